@@ -1,0 +1,1 @@
+"""The model-facing tool, the session log, and the fold of what the tool writes."""

@@ -1,0 +1,1 @@
+"""The worker, what it publishes, and the carriers that follow it."""
