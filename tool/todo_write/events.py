@@ -101,7 +101,7 @@ class Event(msgspec.Struct, frozen=True):
     type: str
     seq: int
     time: int
-    data: msgspec.Raw = msgspec.Raw(b"{}")
+    data: msgspec.Raw
 
     def read(self, shape: builtins.type[T]) -> T:
         """Data as ``shape``, a type; raises Unsound with the place that does not fit."""

@@ -1,0 +1,141 @@
+"""The ``board`` unit: what a list of sessions shows of each. Pure; not published, read with the row."""
+
+from typing import Any
+
+import msgspec
+
+from todo_write.events import (
+    SESSION_START,
+    SESSION_TITLE,
+    TODO_WRITE,
+    TURN_END,
+    TURN_START,
+    Event,
+    Unsound,
+    sound_todos,
+)
+
+
+class Board(msgspec.Struct, frozen=True):
+    """A session at a glance.
+
+    ``total`` is null without a plan; ``current`` is the item longest in progress and ``since`` (epoch ms, the time of
+    the event that started it) its start; ``reason`` says how the last turn ended, null while one is open.
+    """
+
+    title: str | None = None
+    label: str | None = None
+    parent: str | None = None
+    turn: int | None = None
+    open: bool = False
+    reason: str | None = None
+    done: int = 0
+    total: int | None = None
+    current: str | None = None
+    since: int | None = None
+
+
+class BoardState(Board, frozen=True, omit_defaults=False):
+    """The board, and the start of each item in progress where there is more than one."""
+
+    started: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+
+
+_decoder = msgspec.json.Decoder(BoardState)
+_FIELDS = Board.__struct_fields__
+
+
+class BoardUnit:
+    """Progress, turn and names of a session."""
+
+    key = "board"
+    state_version = 1
+    handles = frozenset({TODO_WRITE, TURN_START, TURN_END, SESSION_TITLE, SESSION_START})
+    heals_on = frozenset({TODO_WRITE, TURN_START})  # only a write can be poison here, and both replace what it sets
+    published = False
+
+    def init(self) -> BoardState:
+        """A session nobody said anything about."""
+        return BoardState()
+
+    def apply(self, state: BoardState, event: Event) -> BoardState:
+        """The board after the event; raises Unsound for a broken write, takes any other as far as it goes."""
+        match event.type:
+            case "todo/write":
+                return _written(state, event)
+            case "turn/start":
+                turn = _field(event, "turn", int)
+                cleared = BoardState(title=state.title, label=state.label, parent=state.parent)
+                return msgspec.structs.replace(cleared, turn=turn, open=True)
+            case "turn/end":
+                return msgspec.structs.replace(state, open=False, reason=_reason(event))
+            case "session/title":
+                return _named(state, title=_field(event, "title", str) or state.title)
+            case "session/start":
+                label, parent = _field(event, "label", str), _field(event, "parentSession", str)
+                return _named(state, label=label or state.label, parent=parent or state.parent)
+            case _:
+                return state
+
+    def view(self, state: BoardState) -> Board:
+        """The board without what only the fold needs."""
+        return Board(*(getattr(state, field) for field in _FIELDS))
+
+    def encode(self, state: BoardState) -> bytes:
+        """The state as JSON, equal to the view's while at most one item is in progress."""
+        return msgspec.json.encode(state)
+
+    def decode(self, raw: bytes) -> BoardState:
+        """The state from JSON."""
+        return _decoder.decode(raw)
+
+
+def _written(state: BoardState, event: Event) -> BoardState:
+    todos = sound_todos(event)
+    before = _started(state)
+    started = {todo.content: before.get(todo.content, event.time) for todo in todos if todo.status == "in_progress"}
+    current = min(started, key=started.__getitem__, default=None)  # the first of the list among equals
+    return msgspec.structs.replace(
+        state,
+        done=sum(todo.status == "completed" for todo in todos),
+        total=len(todos),
+        current=current,
+        since=None if current is None else started[current],
+        started=started if len(started) > 1 else msgspec.UNSET,
+    )
+
+
+def _started(state: BoardState) -> dict[str, int]:
+    if state.started is not msgspec.UNSET:
+        return state.started
+    return {} if state.current is None or state.since is None else {state.current: state.since}
+
+
+def _named(state: BoardState, **names: str | None) -> BoardState:
+    if all(getattr(state, field) == name for field, name in names.items()):
+        return state
+    return msgspec.structs.replace(state, **names)
+
+
+def _reason(event: Event) -> str | None:
+    """The reason of a turn's end, plain or as ``{"kind": …}``."""
+    reason = _data(event).get("reason")
+    kind = reason.get("kind") if isinstance(reason, dict) else reason
+    return kind if isinstance(kind, str) else None
+
+
+def _field(event: Event, name: str, kind: type[Any]) -> Any:
+    value = _data(event).get(name)
+    return value if isinstance(value, kind) and not isinstance(value, bool) else None
+
+
+def _data(event: Event) -> dict[str, Any]:
+    """The event's data as a mapping, empty for anything else: titles and turns are never worth a mark."""
+    try:
+        data = event.read(object)
+    except Unsound:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+board = BoardUnit()
