@@ -1,0 +1,125 @@
+"""Fixtures: a real server, a namespace of one's own in it, clients; and which servers this run covers."""
+
+import contextlib
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+import redis as redis_py
+import redis.asyncio as redis_asyncio
+
+from servers import Fleet, Server
+
+FLEET = pytest.StashKey[Fleet]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "every_server: runs once on each server this run covers")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    signal.signal(signal.SIGTERM, _interrupt)  # so that servers are stopped, as after Ctrl-C
+    signal.signal(signal.SIGHUP, _interrupt)
+    fleet = Fleet.discover()
+    session.config.stash[FLEET] = fleet
+    if os.environ.get("TODO_REQUIRE_DOCKER") == "1" and fleet.uncovered:
+        why = "; ".join(f"{image}: {reason}" for image, reason in fleet.uncovered.items())
+        raise pytest.UsageError(f"TODO_REQUIRE_DOCKER=1, but not every server is to be had: {why}")
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    fleet = config.stash[FLEET]
+    if not fleet.images:
+        return f"servers: {fleet.embedded} (no Docker engine answers)"
+    return f"servers: {' '.join(fleet.images)} through Docker, {fleet.embedded}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "server" in metafunc.fixturenames and metafunc.definition.get_closest_marker("every_server"):
+        metafunc.parametrize("server", metafunc.config.stash[FLEET].names, indirect=True, scope="session")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for image, reason in config.stash[FLEET].uncovered.items():
+        terminalreporter.write_line(f"not covered: {image} ({reason})", yellow=True)
+
+
+@pytest.fixture(scope="session")
+def fleet(pytestconfig: pytest.Config) -> Iterator[Fleet]:
+    """Every server this run covers."""
+    fleet = pytestconfig.stash[FLEET]
+    yield fleet
+    fleet.stop()
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest, fleet: Fleet) -> Server:
+    """The shared server: each one in turn for tests marked every_server, else the default. Do it no harm."""
+    return fleet.get(getattr(request, "param", fleet.names[0]))
+
+
+@pytest.fixture
+def launch(fleet: Fleet) -> Iterator[Callable[..., Server]]:
+    """Start further servers of the test's own: ``launch("--maxmemory", "2mb")``."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*options: str) -> Server:
+            server = fleet.launch(*options)
+            stack.callback(server.stop)
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def own_server(launch: Callable[..., Server]) -> Server:
+    """A server of the test's own, to be killed, restarted, filled up, flushed."""
+    return launch()
+
+
+@pytest.fixture
+def redis_url(request: pytest.FixtureRequest) -> str:
+    """URL of the test's own server when it asks for one, else of the shared one."""
+    name = "own_server" if "own_server" in request.fixturenames else "server"
+    chosen: Server = request.getfixturevalue(name)
+    return chosen.url
+
+
+@pytest.fixture
+def namespace(request: pytest.FixtureRequest, redis_url: str) -> Iterator[str]:
+    """A namespace no other test has; what stands in it is deleted after the test."""
+    name = f"t{secrets.token_hex(5)}"
+    yield name
+    if "own_server" in request.fixturenames:
+        return
+    server: Server = request.getfixturevalue("server")
+    server.thaw()
+    with redis_py.Redis.from_url(redis_url) as client:
+        keys = list(client.scan_iter(f"{name}:*", count=1000))
+        if keys:
+            client.unlink(*keys)
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[redis_asyncio.Redis]:
+    """A plain client that answers in bytes, to look at what is stored."""
+    async with redis_asyncio.Redis.from_url(redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+async def client(redis_url: str, namespace: str) -> AsyncIterator[Any]:
+    """The product's own client, for this test's namespace."""
+    from todo_write.log import connect  # noqa: PLC0415  tests of the pure core run without it
+
+    client = connect(redis_url, namespace=namespace)
+    yield client
+    await client.aclose()

@@ -1,0 +1,306 @@
+"""Real servers for the tests: containers when a Docker engine answers, and processes of one's own."""
+
+import atexit
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+import redis
+from docker.models.containers import Container
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+
+from todo_projection.embedded import find_server, free_port, server_command, wheel_server
+
+IMAGES = ("redis:7.0", "redis:8.0", "valkey/valkey:8.1")
+OPTIONS = ("--protected-mode", "no", "--enable-debug-command", "yes")
+START_S = 20.0
+LABEL = "todo-projection.tests.owner"
+
+
+class Server(ABC):
+    """A running server: ``name``, ``host``, ``port``; it can be frozen, killed and started again on the same port."""
+
+    def __init__(self, name: str, host: str, port: int) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
+        self.frozen = False
+
+    def __repr__(self) -> str:
+        return f"<{self.name} at {self.host}:{self.port}>"
+
+    @property
+    def url(self) -> str:
+        """URL of database 0."""
+        return f"redis://{self.host}:{self.port}/0"
+
+    def freeze(self) -> None:
+        """Stop it in its tracks: connections stay open, nothing answers, until ``thaw``."""
+        if not self.frozen:
+            self._freeze()
+            self.frozen = True
+
+    def thaw(self) -> None:
+        """Let it go on; nothing happens to one that is not frozen."""
+        if self.frozen:
+            self._thaw()
+            self.frozen = False
+
+    def restart(self) -> None:
+        """Kill it without a chance to save, start it again on the same port, wait until it answers."""
+        self.kill()
+        self._start_again()
+        self.wait_until_it_answers()
+
+    def kill(self) -> None:
+        """SIGKILL; ``restart`` brings it back."""
+        self.thaw()
+        self._kill()
+
+    def wait_until_it_answers(self) -> None:
+        """Return after the first PONG; raises TimeoutError with the server's log."""
+        deadline = time.monotonic() + START_S
+        with redis.Redis(self.host, self.port, socket_timeout=1, socket_connect_timeout=1) as client:
+            while True:
+                try:
+                    client.ping()  # pyright: ignore[reportUnknownMemberType]  redis-py leaves it untyped
+                except redis.RedisError as error:
+                    if time.monotonic() > deadline or not self.alive():
+                        raise TimeoutError(f"{self!r} did not answer: {error}\n{self.logs()}") from error
+                    time.sleep(0.02)
+                else:
+                    return
+
+    @abstractmethod
+    def alive(self) -> bool:
+        """Whether its process is there."""
+
+    @abstractmethod
+    def logs(self) -> str:
+        """What it has printed."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End it for good, leaving nothing behind."""
+
+    @abstractmethod
+    def _freeze(self) -> None: ...
+
+    @abstractmethod
+    def _thaw(self) -> None: ...
+
+    @abstractmethod
+    def _kill(self) -> None: ...
+
+    @abstractmethod
+    def _start_again(self) -> None: ...
+
+
+class ProcessServer(Server):
+    """A server program started as a child of the test run; it dies with it."""
+
+    def __init__(self, program: Path, name: str, options: tuple[str, ...] = ()) -> None:
+        super().__init__(name, "127.0.0.1", free_port())
+        self.folder = Path(tempfile.mkdtemp(prefix="todo-server-"))
+        self._command = server_command(program, folder=self.folder, port=self.port, options=(*OPTIONS, *options))
+        self._process = self._spawn()
+        try:
+            self.wait_until_it_answers()
+        except BaseException:
+            self.stop()
+            raise
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def logs(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")
+
+    def stop(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  no threads hold locks at this point, and it only calls prctl
+            )
+
+    def _freeze(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def _thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def _kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _start_again(self) -> None:
+        self._process = self._spawn()
+
+
+class DockerServer(Server):
+    """A server in a container of its own."""
+
+    def __init__(self, image: str) -> None:
+        host_port = free_port()
+        program = "valkey-server" if image.startswith("valkey") else "redis-server"
+        command = [program, "--bind", "0.0.0.0", "--save", "", "--appendonly", "no", *OPTIONS]
+        self._container = (
+            DockerContainer(image)
+            .with_command(command)
+            .with_bind_ports(6379, host_port)  # a fixed one: a restart would give a random one anew
+            .with_kwargs(labels={LABEL: _owner(os.getpid())})
+        )
+        try:
+            self._container.start()
+            super().__init__(image, self._container.get_container_host_ip(), host_port)
+            self.wait_until_it_answers()
+        except BaseException:
+            self._container.stop()
+            raise
+
+    def alive(self) -> bool:
+        wrapped = self._wrapped()
+        wrapped.reload()
+        return wrapped.status in {"running", "paused"}
+
+    def logs(self) -> str:
+        return self._wrapped().logs().decode(errors="replace")
+
+    def stop(self) -> None:
+        self._container.stop()
+
+    def _freeze(self) -> None:
+        self._wrapped().pause()
+
+    def _thaw(self) -> None:
+        self._wrapped().unpause()
+
+    def _kill(self) -> None:
+        if self.alive():
+            self._wrapped().kill()
+
+    def _start_again(self) -> None:
+        self._wrapped().start()
+
+    def _wrapped(self) -> Container:
+        return self._container.get_wrapped_container()
+
+
+class Fleet:
+    """The servers one test run covers; each is started when the first test asks for it."""
+
+    def __init__(self, images: tuple[str, ...], uncovered: dict[str, str]) -> None:
+        self.images = images
+        self.uncovered = uncovered
+        self._running: dict[str, Server] = {}
+        self._own: list[Server] = []
+        self._embedded_program = wheel_server() or find_server()
+        self.embedded = f"embedded {version(self._embedded_program)}"
+        atexit.register(self.stop)  # a second Ctrl-C goes past pytest's own teardown
+
+    @classmethod
+    def discover(cls) -> "Fleet":
+        """What this machine offers: the images of a Docker engine when one answers, always the embedded server."""
+        try:
+            engine = docker.from_env()
+            engine.ping()
+        except docker.errors.DockerException as error:
+            return cls((), dict.fromkeys(IMAGES, f"no Docker engine answers: {error}"))
+        with contextlib.closing(engine):
+            _remove_orphans(engine)
+            testcontainers_config.ryuk_disabled = not _have(engine, testcontainers_config.ryuk_image, pull=False)
+            uncovered = {image: "the image can't be had" for image in IMAGES if not _have(engine, image, pull=True)}
+        return cls(tuple(image for image in IMAGES if image not in uncovered), uncovered)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every covered server; the first is the default."""
+        return (*self.images, self.embedded)
+
+    def get(self, name: str) -> Server:
+        """The shared server of that name, started if need be."""
+        if name not in self._running:
+            self._running[name] = DockerServer(name) if name in self.images else self.launch()
+        return self._running[name]
+
+    def launch(self, *options: str) -> Server:
+        """A new server of one's own, with extra options of its command line."""
+        server = ProcessServer(self._embedded_program, self.embedded, options)
+        self._own.append(server)
+        return server
+
+    def stop(self) -> None:
+        """End every server; may be called twice."""
+        servers = [*self._own, *(server for server in self._running.values() if server not in self._own)]
+        self._own, self._running = [], {}
+        for server in servers:
+            server.stop()
+
+
+def version(program: Path) -> str:
+    """Kind and version of a server program: ``valkey 9.1.2``."""
+    words = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split()
+    number = next(word.removeprefix("v=") for word in words if word.startswith("v="))
+    return f"{words[0].lower()} {number}"
+
+
+def _have(engine: docker.DockerClient, image: str, *, pull: bool) -> bool:
+    try:
+        engine.images.get(image)
+    except docker.errors.ImageNotFound:
+        if not pull:
+            return False
+        try:
+            engine.images.pull(image)
+        except docker.errors.APIError:
+            return False
+    return True
+
+
+def _owner(pid: int) -> str:
+    return f"{socket.gethostname()}/{pid}"
+
+
+def _remove_orphans(engine: docker.DockerClient) -> None:
+    """Remove containers of test runs on this host that were killed before they could."""
+    for container in engine.containers.list(all=True, filters={"label": LABEL}):
+        host, _, pid = container.labels[LABEL].rpartition("/")
+        if host == socket.gethostname() and not _is_running(int(pid)):
+            container.remove(force=True, v=True)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        pr_set_pdeathsig: Any = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
