@@ -6,19 +6,15 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import pytest
-import redis as redis_py
 import redis.asyncio as redis_asyncio
 
+from proxy import Proxy
 from servers import Fleet, Server
 
 FLEET = pytest.StashKey[Fleet]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "every_server: runs once on each server this run covers")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -86,26 +82,37 @@ def own_server(launch: Callable[..., Server]) -> Server:
 
 
 @pytest.fixture
-def redis_url(request: pytest.FixtureRequest) -> str:
-    """URL of the test's own server when it asks for one, else of the shared one."""
-    name = "own_server" if "own_server" in request.fixturenames else "server"
-    chosen: Server = request.getfixturevalue(name)
-    return chosen.url
+def target(request: pytest.FixtureRequest) -> Server:
+    """The test's own server when it asks for one, else the shared one."""
+    server: Server = request.getfixturevalue("own_server" if "own_server" in request.fixturenames else "server")
+    return server
 
 
 @pytest.fixture
-def namespace(request: pytest.FixtureRequest, redis_url: str) -> Iterator[str]:
+def redis_url(target: Server) -> str:
+    """URL of the test's server."""
+    return target.url
+
+
+@pytest.fixture
+def namespace(target: Server, fleet: Fleet) -> Iterator[str]:
     """A namespace no other test has; what stands in it is deleted after the test."""
     name = f"t{secrets.token_hex(5)}"
     yield name
-    if "own_server" in request.fixturenames:
-        return
-    server: Server = request.getfixturevalue("server")
-    server.thaw()
-    with redis_py.Redis.from_url(redis_url) as client:
-        keys = list(client.scan_iter(f"{name}:*", count=1000))
-        if keys:
-            client.unlink(*keys)
+    if not fleet.is_shared(target):
+        return  # it goes away with all it holds
+    target.thaw()
+    with target.connect() as client, client.pipeline(transaction=False) as removal:
+        for key in cast("Iterator[bytes]", client.scan_iter(f"{name}:*", count=1000)):
+            removal.unlink(key)
+        removal.execute()
+
+
+@pytest.fixture
+async def proxy(target: Server) -> AsyncIterator[Proxy]:
+    """A proxy in front of the test's server, for losing, holding and cutting what the test names."""
+    async with Proxy(target.host, target.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture

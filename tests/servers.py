@@ -19,6 +19,8 @@ import docker
 import docker.errors
 import redis
 from docker.models.containers import Container
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
@@ -47,6 +49,12 @@ class Server(ABC):
         """URL of database 0."""
         return f"redis://{self.host}:{self.port}/0"
 
+    def connect(self) -> redis.Redis:
+        """A synchronous client, to be closed."""
+        return redis.Redis(
+            self.host, self.port, socket_timeout=1, socket_connect_timeout=1, retry=Retry(NoBackoff(), 0)
+        )
+
     def freeze(self) -> None:
         """Stop it in its tracks: connections stay open, nothing answers, until ``thaw``."""
         if not self.frozen:
@@ -73,10 +81,10 @@ class Server(ABC):
     def wait_until_it_answers(self) -> None:
         """Return after the first PONG; raises TimeoutError with the server's log."""
         deadline = time.monotonic() + START_S
-        with redis.Redis(self.host, self.port, socket_timeout=1, socket_connect_timeout=1) as client:
+        with self.connect() as client:
             while True:
                 try:
-                    client.ping()  # pyright: ignore[reportUnknownMemberType]  redis-py leaves it untyped
+                    client.ping()
                 except redis.RedisError as error:
                     if time.monotonic() > deadline or not self.alive():
                         raise TimeoutError(f"{self!r} did not answer: {error}\n{self.logs()}") from error
@@ -249,6 +257,10 @@ class Fleet:
         server = ProcessServer(self._embedded_program, self.embedded, options)
         self._own.append(server)
         return server
+
+    def is_shared(self, server: Server) -> bool:
+        """Whether other tests use it too."""
+        return server in self._running.values()
 
     def stop(self) -> None:
         """End every server; may be called twice."""
