@@ -8,7 +8,7 @@ direction: the client sees a time-out, or an end, and opens another connection, 
 import asyncio
 import contextlib
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import hiredis
 
@@ -150,12 +150,15 @@ class _Link:
         self._to_server.transport.abort()
 
     async def _requests(self) -> None:
-        parser = hiredis.Reader()
+        parser: Any = hiredis.Reader()
         with contextlib.suppress(ConnectionError):
             while data := await self._from_client.read(CHUNK_BYTES):
                 parser.feed(data)
                 while (command := parser.gets()) is not False:
-                    await self._request(hiredis.pack_command(tuple(cast("list[bytes]", command))))
+                    words = cast(
+                        "tuple[bytes]", tuple(command)
+                    )  # any number of them: the stub of pack_command is wrong
+                    await self._request(hiredis.pack_command(words))
         with contextlib.suppress(OSError):
             self._to_server.write_eof()  # not a close: the server still does all it was sent
 
