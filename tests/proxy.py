@@ -199,3 +199,8 @@ class _Link:
                 await self._to_client.drain()
         with contextlib.suppress(OSError):
             self._to_client.close()
+
+
+def _packed(command: list[bytes]) -> bytes:
+    # The stub of pack_command is wrong: it takes a tuple of any length, and returns bytes.
+    return cast("bytes", hiredis.pack_command(cast("tuple[bytes]", tuple(command))))
