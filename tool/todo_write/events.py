@@ -39,7 +39,7 @@ JS_SPACE = (
 )
 
 _NAMESPACE = re.compile(r"[a-z0-9_-]{1,32}\Z")
-_POSITION = re.compile(r"(0|[1-9][0-9]{0,15})-(0|[1-9][0-9]{0,15})\Z")
+_POSITION = re.compile(r"(0|[1-9][0-9]{0,15})-(0|-1|[1-9][0-9]{0,15})\Z")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 T = TypeVar("T")
@@ -64,7 +64,10 @@ class Unsound(ValueError):
 
 
 class Position(NamedTuple):
-    """Place of an event in its log, ``<epoch>-<seq>``: epoch in ms, seq the index from 0. Compares as two integers."""
+    """Place of an event in its log, ``<epoch>-<seq>``: epoch in ms, seq the index from 0; compares as two integers.
+
+    Seq -1 is the watermark of a log of which nothing is folded.
+    """
 
     epoch: int
     seq: int

@@ -1,6 +1,6 @@
 """The ``board`` unit: what a list of sessions shows of each. Pure; not published, read with the row."""
 
-from typing import Any
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -40,6 +40,8 @@ class BoardState(Board, frozen=True, omit_defaults=False):
 
     started: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
 
+
+T = TypeVar("T")
 
 _decoder = msgspec.json.Decoder(BoardState)
 _FIELDS = Board.__struct_fields__
@@ -120,22 +122,21 @@ def _named(state: BoardState, **names: str | None) -> BoardState:
 def _reason(event: Event) -> str | None:
     """The reason of a turn's end, plain or as ``{"kind": …}``."""
     reason = _data(event).get("reason")
-    kind = reason.get("kind") if isinstance(reason, dict) else reason
+    kind = cast("dict[str, object]", reason).get("kind") if isinstance(reason, dict) else reason
     return kind if isinstance(kind, str) else None
 
 
-def _field(event: Event, name: str, kind: type[Any]) -> Any:
+def _field(event: Event, name: str, kind: type[T]) -> T | None:
     value = _data(event).get(name)
     return value if isinstance(value, kind) and not isinstance(value, bool) else None
 
 
-def _data(event: Event) -> dict[str, Any]:
+def _data(event: Event) -> dict[str, object]:
     """The event's data as a mapping, empty for anything else: titles and turns are never worth a mark."""
     try:
-        data = event.read(object)
+        return event.read(dict[str, object])
     except Unsound:
         return {}
-    return data if isinstance(data, dict) else {}
 
 
 board = BoardUnit()

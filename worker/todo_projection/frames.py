@@ -80,12 +80,17 @@ class Baseline(msgspec.Struct, frozen=True, rename="camel"):
     """
 
     session_id: str
-    as_of_seq: int = -1
-    epoch: int | None = None
-    rev: str | None = None
-    values: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict[str, msgspec.Raw])
-    at: dict[str, int] = msgspec.field(default_factory=dict[str, int])
-    stale: dict[str, Mark] = msgspec.field(default_factory=dict[str, Mark])
+    as_of_seq: int
+    epoch: int | None
+    rev: str | None
+    values: dict[str, msgspec.Raw]
+    at: dict[str, int]
+    stale: dict[str, Mark]
+
+    @classmethod
+    def unknown(cls, session: str) -> "Baseline":
+        """The baseline of a session without a row."""
+        return cls(session, -1, None, None, {}, {}, {})
 
 
 class Page(msgspec.Struct, frozen=True, rename="camel"):

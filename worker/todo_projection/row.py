@@ -45,7 +45,7 @@ class Row(msgspec.Struct, frozen=True):
     def baseline(self, session: str) -> Baseline:
         """What readers get of this row."""
         if self.position is None or not self.exists:
-            return Baseline(session)
+            return Baseline.unknown(session)
         return Baseline(
             session_id=session,
             as_of_seq=self.position.seq,

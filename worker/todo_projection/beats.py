@@ -1,0 +1,74 @@
+"""The beats of the workers: who is there, for status, for clean-up and for the order of claims.
+
+Nothing that must be right depends on them. One hash ``<ns>:workers``, a field per worker.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+
+import msgspec
+
+from todo_projection.row import encode_versions
+from todo_projection.wire import Wire
+from todo_write.events import Keys, token
+
+WORKING = "working"
+STEPPED_DOWN = "stepped down"
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """A sign of life: ``at`` and ``started`` in epoch ms by the server's clock, ``units`` as in a row."""
+
+    at: int
+    started: int
+    host: str
+    pid: int
+    units: str
+    state: str = WORKING
+    why: str = ""
+
+
+def worker_name() -> str:
+    """A name no other worker ever had: host, process, and something random for each start."""
+    return f"{socket.gethostname()}-{os.getpid()}-{token()}"
+
+
+class Beats:
+    """The beats of a namespace; raises redis errors, retried by the caller."""
+
+    def __init__(self, wire: Wire, keys: Keys, name: str, versions: Mapping[str, int]) -> None:
+        self._wire = wire
+        self._keys = keys
+        self._name = name
+        self._units = encode_versions(versions)
+        self._started = 0
+
+    async def beat(self, state: str = WORKING, why: str = "") -> None:
+        """Say that this worker is there."""
+        now = await server_time(self._wire)
+        self._started = self._started or now
+        beat = Beat(now, self._started, socket.gethostname(), os.getpid(), self._units, state, why)
+        await self._wire.command("HSET", self._keys.workers, self._name, msgspec.json.encode(beat))
+
+    async def withdraw(self) -> None:
+        """Take this worker off the list."""
+        await self._wire.command("HDEL", self._keys.workers, self._name)
+
+
+async def read_beats(wire: Wire, keys: Keys) -> dict[str, Beat]:
+    """The last beat of every worker, by name; what is not a beat is left out."""
+    flat = await wire.command("HGETALL", keys.workers)
+    beats: dict[str, Beat] = {}
+    for name, raw in zip(flat[::2], flat[1::2], strict=True):
+        try:
+            beats[name.decode()] = msgspec.json.decode(raw, type=Beat)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+    return beats
+
+
+async def server_time(wire: Wire) -> int:
+    """The server's clock (epoch ms): the only one that ages are measured by."""
+    seconds, micros = await wire.command("TIME")
+    return int(seconds) * 1000 + int(micros) // 1000

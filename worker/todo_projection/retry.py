@@ -1,0 +1,49 @@
+"""How a worker waits for a server that is away: for ever, loudly, and no longer than five seconds at a time."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from redis.exceptions import RedisError
+from tenacity import AsyncRetrying, RetryCallState, RetryError, retry_if_exception_type, wait_exponential_jitter
+
+WAIT_S_FIRST = 0.1
+WAIT_S_MAX = 5.0
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+# Everything a server or the way to it can answer: refused, silent, loading, full, read only, group gone, no permission.
+Unavailable = (RedisError, OSError)
+
+
+async def patiently(call: Callable[[], Awaitable[T]], *, address: str, stop: asyncio.Event) -> T | None:
+    """The result of ``call``, repeated while the server is Unavailable; None when ``stop`` is set first.
+
+    One warning a wait names the address and the cause. Any other error is raised: it is a mistake of ours.
+    """
+
+    def loudly(state: RetryCallState) -> None:
+        cause = state.outcome.exception() if state.outcome else None
+        wait_s = state.next_action.sleep if state.next_action else 0.0
+        logger.warning("redis at %s: %s: %s; next try in %.1f s", address, type(cause).__name__, cause, wait_s)
+
+    async def sleep(seconds: float) -> None:
+        try:
+            await asyncio.wait_for(stop.wait(), seconds)
+        except TimeoutError:
+            return
+
+    attempts = AsyncRetrying(
+        retry=retry_if_exception_type(Unavailable),
+        wait=wait_exponential_jitter(initial=WAIT_S_FIRST, max=WAIT_S_MAX, jitter=WAIT_S_FIRST),
+        stop=lambda _: stop.is_set(),
+        before_sleep=loudly,
+        sleep=sleep,
+    )
+    try:
+        return await attempts(call)
+    except RetryError:
+        return None

@@ -1,0 +1,98 @@
+"""Rows in Redis: read many at once, and the hot ones kept."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from todo_projection.frames import Baseline
+from todo_projection.row import CorruptRow, Row, decode_row
+from todo_projection.wire import Wire
+from todo_write.events import Keys
+
+HOT_BYTES_MAX = 64 * 1024 * 1024
+ROW_OVERHEAD_BYTES = 1024
+
+logger = logging.getLogger(__name__)
+
+
+class Rows:
+    """Stored rows, and a bounded memory of those this worker committed last.
+
+    A remembered row may be old: the commit compares its etag and says so, and the caller forgets it.
+    """
+
+    def __init__(self, wire: Wire, keys: Keys, *, hot_bytes_max: int = HOT_BYTES_MAX) -> None:
+        self._wire = wire
+        self._keys = keys
+        self._hot: OrderedDict[str, Row] = OrderedDict()
+        self._hot_bytes = 0
+        self._hot_bytes_max = hot_bytes_max
+
+    async def load(self, sessions: Iterable[str]) -> dict[str, Row]:
+        """The rows of these sessions, from memory or in one round trip; raises redis errors, retried by the caller."""
+        found: dict[str, Row] = {}
+        cold: list[str] = []
+        for session in sessions:
+            row = self._hot.get(session)
+            if row is None:
+                cold.append(session)
+            else:
+                found[session] = row
+        if cold:
+            replies = await self._wire.pipeline([("HGETALL", self._keys.row(session)) for session in cold])
+            found.update((session, _row(session, reply)) for session, reply in zip(cold, replies, strict=True))
+        return found
+
+    def keep(self, session: str, row: Row) -> None:
+        """Remember a row as it was just committed."""
+        self.forget(session)
+        self._hot[session] = row
+        self._hot_bytes += _size(row)
+        while self._hot_bytes > self._hot_bytes_max:
+            self._hot_bytes -= _size(self._hot.popitem(last=False)[1])
+
+    def forget(self, session: str) -> None:
+        """Read this row anew next time."""
+        row = self._hot.pop(session, None)
+        if row is not None:
+            self._hot_bytes -= _size(row)
+
+    def forget_all(self) -> None:
+        """Read every row anew next time."""
+        self._hot.clear()
+        self._hot_bytes = 0
+
+
+async def read_row(wire: Wire, keys: Keys, session: str) -> Row:
+    """One row as stored; raises CorruptRow, or redis errors, retried by the caller."""
+    return decode_row(session, _fields(await wire.command("HGETALL", keys.row(session))))
+
+
+async def read_baseline(wire: Wire, keys: Keys, session: str) -> Baseline:
+    """All values of a session from one HGETALL, cut at one position; raises as ``read_row``."""
+    return (await read_row(wire, keys, session)).baseline(session)
+
+
+def _row(session: str, reply: Any) -> Row:
+    if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
+        return Row()  # the commit finds it out again, marks the session and goes on with the others
+    if isinstance(reply, Exception):
+        raise reply
+    fields = _fields(reply)
+    try:
+        return decode_row(session, fields)
+    except CorruptRow as error:
+        logger.warning("%s; its units are folded again from the start of the log", error)
+        return Row(etag=fields.get(b"etag", b"").decode("utf-8", "replace"))
+
+
+def _fields(reply: Any) -> dict[bytes, bytes]:
+    """A hash reply, flat (RESP2), as a mapping."""
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def _size(row: Row) -> int:
+    return ROW_OVERHEAD_BYTES + sum(len(cell.value) + len(cell.state or b"") for cell in row.cells.values())
