@@ -155,10 +155,7 @@ class _Link:
             while data := await self._from_client.read(CHUNK_BYTES):
                 parser.feed(data)
                 while (command := parser.gets()) is not False:
-                    words = cast(
-                        "tuple[bytes]", tuple(command)
-                    )  # any number of them: the stub of pack_command is wrong
-                    await self._request(hiredis.pack_command(words))
+                    await self._request(_packed(command))
         with contextlib.suppress(OSError):
             self._to_server.write_eof()  # not a close: the server still does all it was sent
 
