@@ -1,0 +1,167 @@
+"""Getting one call of a script answered within a budget: what may be repeated, and what is known when it is over.
+
+A try is *refused* (it had no effect: nothing was sent, or the server said no) or *unanswered* (it may have had one).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha1
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_before_delay, wait_random_exponential
+
+from todo_write.append import Moved, NotSaved, OutcomeUnknown
+from todo_write.client import Client, exchange
+from todo_write.events import Unsound
+
+T = TypeVar("T")
+
+# Refusals that pass by themselves: the server starts, fails over, is full or busy for a while.
+_TRANSIENT = frozenset(
+    {"OOM", "LOADING", "READONLY", "BUSY", "NOSCRIPT", "NOREPLICAS", "MISCONF", "UNBLOCKED"}
+    | {"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"}
+)
+_TOO_MANY_CLIENTS = "max number of clients reached"
+
+_backoff = wait_random_exponential(multiplier=0.02, max=0.5)
+_logger = logging.getLogger(__name__)
+
+
+class Script:
+    """A Lua script of the package, called by its hash and sent whole where the server does not know it."""
+
+    def __init__(self, name: str) -> None:
+        self.source = files("todo_write").joinpath(f"{name}.lua").read_bytes()
+        self.sha = sha1(self.source, usedforsecurity=False).hexdigest()
+
+
+class Refused(Exception):
+    """A try that had no effect; ``__cause__`` says why. ``transient``: the next one may get through."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(_reason(error))
+        found = _code(error)
+        self.transient = found in _TRANSIENT or _TOO_MANY_CLIENTS in str(error) if found else _is_network(error)
+
+
+class Unanswered(Exception):
+    """A try that may have had its effect, since its answer is missing; ``__cause__`` says why."""
+
+
+class Delivery:
+    """The tries of one call: the budget runs from here on. ``maybe_stored``: a try that was sent got no answer."""
+
+    def __init__(self, client: Client, *, budget_ms: int, attempt_ms: int) -> None:
+        self._client = client
+        self._attempt_s = attempt_ms / 1000
+        self._ends = asyncio.get_running_loop().time() + budget_ms / 1000
+        self._deadline = 0.0
+        self.maybe_stored = False
+
+    async def within_budget(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """The first answer; one try is made even when waiting for one's turn has used up the budget.
+
+        Raises NotSaved when every try was refused, OutcomeUnknown when one may have had its effect. Nobody repeats
+        behind that. What ``attempt`` raises beyond Refused, Unanswered and Moved ends it as it is.
+        """
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+
+        async def once() -> T:
+            now = loop.time()
+            self._deadline = now + self._attempt_s
+            if now > started:
+                self._deadline = min(self._deadline, max(self._ends, now))
+            return await attempt()
+
+        try:
+            try:
+                return await once()  # past tenacity, whose bookkeeping costs a third of an append
+            except (Refused, Unanswered, Moved) as error:
+                if not _may_repeat(error) or loop.time() >= self._ends:
+                    raise
+                _logger.log(_level(error), "first try: %s; trying again", error)
+            return await self._retrying()(once)
+        except (Refused, Unanswered, Moved) as error:
+            cause = error.__cause__ or error
+            if self.maybe_stored:
+                raise OutcomeUnknown(f"{self._client.address} did not confirm it in time: {error}") from cause
+            raise NotSaved(f"{self._client.address} did not take it: {error}") from cause
+
+    def _retrying(self) -> AsyncRetrying:
+        return AsyncRetrying(
+            retry=retry_if_exception(_may_repeat),
+            stop=stop_before_delay(self._ends - asyncio.get_running_loop().time()),
+            wait=_wait,
+            before_sleep=_tell,
+            reraise=True,
+        )
+
+    async def ask(self, step: Callable[[], Awaitable[T]]) -> T:
+        """A harmless step of a try, one that only reads; raises Refused."""
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                return await step()
+        except (RedisError, OSError, TimeoutError, Unsound) as error:
+            raise Refused(error) from error
+
+    async def send(self, script: Script, keys: Sequence[str], arguments: Sequence[str | bytes]) -> Any:
+        """The one step that writes; raises Refused or Unanswered. A connection that owes an answer is dropped."""
+        sent = False
+        try:
+            async with asyncio.timeout_at(self._deadline), self._client.connection() as connection:
+                sent = True
+                try:
+                    return await exchange(connection, "EVALSHA", script.sha, len(keys), *keys, *arguments)
+                except NoScriptError:
+                    return await exchange(connection, "EVAL", script.source, len(keys), *keys, *arguments)
+                except ReadOnlyError:
+                    await connection.disconnect()  # another server is the primary now: look its address up again
+                    raise
+        except (RedisError, OSError, TimeoutError) as error:
+            if sent and _code(error) is None:
+                self.maybe_stored = True
+                raise Unanswered(_reason(error)) from error
+            raise Refused(error) from error
+
+
+def _may_repeat(error: BaseException) -> bool:
+    return isinstance(error, Moved | Unanswered) or (isinstance(error, Refused) and error.transient)
+
+
+def _wait(state: RetryCallState) -> float:
+    moved = state.outcome is not None and isinstance(state.outcome.exception(), Moved)
+    return 0.0 if moved else _backoff(state)
+
+
+def _tell(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome is not None else None
+    _logger.log(_level(error), "try %d: %s; trying again", state.attempt_number + 1, error)
+
+
+def _level(error: BaseException | None) -> int:
+    return logging.DEBUG if isinstance(error, Moved) else logging.WARNING
+
+
+def _code(error: Exception) -> str | None:
+    """The code of an error the server answered with, None for one that is not an answer."""
+    told: str | None = getattr(error, "status_code", None)
+    if told is None and isinstance(error, ResponseError):
+        return str(error).partition(" ")[0]
+    return told
+
+
+def _is_network(error: Exception) -> bool:
+    return isinstance(error, RedisConnectionError | RedisTimeoutError | TimeoutError | OSError)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    told: str | None = getattr(error, "status_code", None)
+    return f"{told} {error}" if told and told != "ERR" else str(error)

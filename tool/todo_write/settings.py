@@ -1,0 +1,104 @@
+"""Settings of the agent's side: environment variables and flags, read once at the entry, checked before the start."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+from redis.asyncio.connection import parse_url
+from redis.exceptions import RedisError
+
+from todo_write.events import PARTITIONS_MAX, check_session
+
+_TOPOLOGIES = {"redis+sentinel": "Redis Sentinel", "redis+cluster": "Redis Cluster"}
+_PASSWORD = re.compile(r"(//[^:@/]*:).*(?=@)|((?:^|[?&])\w*password=)[^&]*")
+
+
+class InvalidSetting(ValueError):
+    """A setting can't be used: the message names the variable, its value and what is allowed. Nobody retries."""
+
+
+def mask(url: str) -> str:
+    """The URL without its password, to be shown."""
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}***", url)
+
+
+def _check_url(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    if scheme in _TOPOLOGIES:
+        raise ValueError(f"{_TOPOLOGIES[scheme]} comes with a later version")
+    given: dict[str, Any] = {**parse_url(url)}
+    database = rest.partition("?")[0].partition("/")[2]
+    if scheme == "unix" and not given.get("path"):
+        raise ValueError("the path of the socket is missing")
+    if scheme != "unix" and not re.fullmatch(r"[0-9]*", database):
+        raise ValueError(f"database {database!r} is not a number")
+    kind = given.pop("connection_class", None)
+    try:
+        if kind is not None:
+            kind(**given)
+    except (TypeError, RedisError) as error:
+        raise ValueError(f"an option of it is not known: {error}") from None
+    return url
+
+
+class Settings(BaseModel):
+    """Everything that can be set, with its default; ``description`` of a field says what is allowed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    redis_url: Annotated[
+        str,
+        AfterValidator(_check_url),
+        Field(description="redis://[user:password@]host:port/database, rediss://… or unix:///path", repr=False),
+    ] = "redis://127.0.0.1:6379/0"
+    namespace: Annotated[
+        str, Field(pattern=r"^[a-z0-9_-]{1,32}$", description="1-32 characters of a-z, 0-9, '_' and '-'")
+    ] = "todo"
+    partitions: Annotated[
+        int | None, Field(ge=1, le=PARTITIONS_MAX, description=f"a whole number from 1 to {PARTITIONS_MAX}")
+    ] = None
+    allow_parallel_in_progress: Annotated[bool | None, Field(description="true or false")] = None
+    session: Annotated[
+        str | None,
+        AfterValidator(lambda session: session if session is None else check_session(session)),
+        Field(description="1-256 bytes of UTF-8 without control characters and braces"),
+    ] = None
+    append_budget_ms: Annotated[
+        int, Field(ge=1, le=600_000, description="a whole number of milliseconds from 1 to 600000")
+    ] = 5000
+    append_attempt_ms: Annotated[
+        int, Field(ge=1, le=60_000, description="a whole number of milliseconds from 1 to 60000")
+    ] = 1000
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str], **flags: object) -> Self:
+        """Settings of these variables, overruled by these flags; empty variables and None flags count as not given.
+
+        Raises InvalidSetting with one line for each value that can't be used.
+        """
+        given: dict[str, object] = {}
+        for name in cls.model_fields:
+            if text := environ.get(variable(name)):
+                given[name] = text
+        given.update((name, value) for name, value in flags.items() if value is not None)
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            raise InvalidSetting("\n".join(_explain(cls, found) for found in error.errors())) from None
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"TODO_{name.upper()}"
+
+
+def _explain(cls: type[Settings], found: ErrorDetails) -> str:
+    name = str(found["loc"][0])
+    if name not in cls.model_fields:
+        raise TypeError(f"there is no setting {name!r}")
+    value = found["input"]
+    shown = mask(value) if isinstance(value, str) else value
+    reason = f" ({found['msg'].removeprefix('Value error, ')})" if found["type"] == "value_error" else ""
+    return f"{variable(name)} is {shown!r}{reason}; allowed: {cls.model_fields[name].description}"
