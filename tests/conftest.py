@@ -11,8 +11,9 @@ from typing import Any, cast
 import pytest
 import redis.asyncio as redis_asyncio
 
+from fleet import Fleet
 from proxy import Proxy
-from servers import Fleet, Server
+from servers import Server
 
 FLEET = pytest.StashKey[Fleet]()
 
@@ -23,8 +24,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     fleet = Fleet.discover()
     session.config.stash[FLEET] = fleet
     if os.environ.get("TODO_REQUIRE_DOCKER") == "1" and fleet.uncovered:
-        why = "; ".join(f"{image}: {reason}" for image, reason in fleet.uncovered.items())
-        raise pytest.UsageError(f"TODO_REQUIRE_DOCKER=1, but not every server is to be had: {why}")
+        raise pytest.UsageError(
+            f"TODO_REQUIRE_DOCKER=1, but these servers are not to be had: {fleet.what_is_missing()}"
+        )
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -39,13 +41,22 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "server" in metafunc.fixturenames and metafunc.definition.get_closest_marker("every_server"):
-        metafunc.parametrize("server", metafunc.config.stash[FLEET].names, indirect=True, scope="session")
+    if metafunc.definition.get_closest_marker("every_server") is None:
+        return
+    names = metafunc.config.stash[FLEET].names
+    if "own_server" in metafunc.fixturenames:
+        metafunc.parametrize("own_server", names, indirect=True)
+    elif "server" in metafunc.fixturenames or "target" in metafunc.fixturenames:
+        if "server" not in metafunc.fixturenames:
+            metafunc.fixturenames.append("server")  # `target` asks for it only when it runs
+        metafunc.parametrize("server", names, indirect=True, scope="session")
+    else:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid} is marked every_server, but asks for no server")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for image, reason in config.stash[FLEET].uncovered.items():
-        terminalreporter.write_line(f"not covered: {image} ({reason})", yellow=True)
+    if config.stash[FLEET].uncovered:
+        terminalreporter.write_line(f"servers not covered: {config.stash[FLEET].what_is_missing()}", yellow=True)
 
 
 @pytest.fixture(scope="session")
@@ -64,21 +75,21 @@ def server(request: pytest.FixtureRequest, fleet: Fleet) -> Server:
 
 @pytest.fixture
 def launch(fleet: Fleet) -> Iterator[Callable[..., Server]]:
-    """Start further servers of the test's own: ``launch("--maxmemory", "2mb")``."""
+    """Start further servers of the test's own: ``launch("--maxmemory", "2mb")``; embedded unless ``name`` is given."""
     with contextlib.ExitStack() as stack:
 
-        def start(*options: str) -> Server:
-            server = fleet.launch(*options)
-            stack.callback(server.stop)
+        def start(*options: str, name: str = fleet.embedded) -> Server:
+            server = fleet.launch(name, options)
+            stack.callback(fleet.end, server)
             return server
 
         yield start
 
 
 @pytest.fixture
-def own_server(launch: Callable[..., Server]) -> Server:
-    """A server of the test's own, to be killed, restarted, filled up, flushed."""
-    return launch()
+def own_server(request: pytest.FixtureRequest, launch: Callable[..., Server], fleet: Fleet) -> Server:
+    """A server of the test's own, to be killed, restarted, filled up; of each kind for tests marked every_server."""
+    return launch(name=getattr(request, "param", fleet.embedded))
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
-"""Real servers for the tests: containers when a Docker engine answers, and processes of one's own."""
+"""Real servers for the tests: in a container, or a process of the test run."""
 
-import atexit
 import contextlib
 import ctypes
 import os
@@ -21,15 +20,13 @@ import redis
 from docker.models.containers import Container
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
-from todo_projection.embedded import find_server, free_port, server_command, wheel_server
+from todo_projection.embedded import free_port, server_command
 
-IMAGES = ("redis:7.0", "redis:8.0", "valkey/valkey:8.1")
 OPTIONS = ("--protected-mode", "no", "--enable-debug-command", "yes")
 START_S = 20.0
-LABEL = "todo-projection.tests.owner"
+OWNER_LABEL = "todo-projection.tests.owner"
 
 
 class Server(ABC):
@@ -169,15 +166,15 @@ class ProcessServer(Server):
 class DockerServer(Server):
     """A server in a container of its own."""
 
-    def __init__(self, image: str) -> None:
+    def __init__(self, image: str, options: tuple[str, ...] = ()) -> None:
         host_port = free_port()
         program = "valkey-server" if image.startswith("valkey") else "redis-server"
-        command = [program, "--bind", "0.0.0.0", "--save", "", "--appendonly", "no", *OPTIONS]
+        command = [program, "--bind", "0.0.0.0", "--save", "", "--appendonly", "no", *OPTIONS, *options]
         self._container = (
             DockerContainer(image)
             .with_command(command)
             .with_bind_ports(6379, host_port)  # a fixed one: a restart would give a random one anew
-            .with_kwargs(labels={LABEL: _owner(os.getpid())})
+            .with_kwargs(labels={OWNER_LABEL: f"{socket.gethostname()}/{os.getpid()}"})
         )
         try:
             self._container.start()
@@ -196,7 +193,8 @@ class DockerServer(Server):
         return self._wrapped().logs().decode(errors="replace")
 
     def stop(self) -> None:
-        self._container.stop()
+        with contextlib.suppress(docker.errors.NotFound):  # a second stop, after an interrupt in the first
+            self._container.stop()
 
     def _freeze(self) -> None:
         self._wrapped().pause()
@@ -213,103 +211,6 @@ class DockerServer(Server):
 
     def _wrapped(self) -> Container:
         return self._container.get_wrapped_container()
-
-
-class Fleet:
-    """The servers one test run covers; each is started when the first test asks for it."""
-
-    def __init__(self, images: tuple[str, ...], uncovered: dict[str, str]) -> None:
-        self.images = images
-        self.uncovered = uncovered
-        self._running: dict[str, Server] = {}
-        self._own: list[Server] = []
-        self._embedded_program = wheel_server() or find_server()
-        self.embedded = f"embedded {version(self._embedded_program)}"
-        atexit.register(self.stop)  # a second Ctrl-C goes past pytest's own teardown
-
-    @classmethod
-    def discover(cls) -> "Fleet":
-        """What this machine offers: the images of a Docker engine when one answers, always the embedded server."""
-        try:
-            engine = docker.from_env()
-            engine.ping()
-        except docker.errors.DockerException as error:
-            return cls((), dict.fromkeys(IMAGES, f"no Docker engine answers: {error}"))
-        with contextlib.closing(engine):
-            _remove_orphans(engine)
-            testcontainers_config.ryuk_disabled = not _have(engine, testcontainers_config.ryuk_image, pull=False)
-            uncovered = {image: "the image can't be had" for image in IMAGES if not _have(engine, image, pull=True)}
-        return cls(tuple(image for image in IMAGES if image not in uncovered), uncovered)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Every covered server; the first is the default."""
-        return (*self.images, self.embedded)
-
-    def get(self, name: str) -> Server:
-        """The shared server of that name, started if need be."""
-        if name not in self._running:
-            self._running[name] = DockerServer(name) if name in self.images else self.launch()
-        return self._running[name]
-
-    def launch(self, *options: str) -> Server:
-        """A new server of one's own, with extra options of its command line."""
-        server = ProcessServer(self._embedded_program, self.embedded, options)
-        self._own.append(server)
-        return server
-
-    def is_shared(self, server: Server) -> bool:
-        """Whether other tests use it too."""
-        return server in self._running.values()
-
-    def stop(self) -> None:
-        """End every server; may be called twice."""
-        servers = [*self._own, *(server for server in self._running.values() if server not in self._own)]
-        self._own, self._running = [], {}
-        for server in servers:
-            server.stop()
-
-
-def version(program: Path) -> str:
-    """Kind and version of a server program: ``valkey 9.1.2``."""
-    words = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split()
-    number = next(word.removeprefix("v=") for word in words if word.startswith("v="))
-    return f"{words[0].lower()} {number}"
-
-
-def _have(engine: docker.DockerClient, image: str, *, pull: bool) -> bool:
-    try:
-        engine.images.get(image)
-    except docker.errors.ImageNotFound:
-        if not pull:
-            return False
-        try:
-            engine.images.pull(image)
-        except docker.errors.APIError:
-            return False
-    return True
-
-
-def _owner(pid: int) -> str:
-    return f"{socket.gethostname()}/{pid}"
-
-
-def _remove_orphans(engine: docker.DockerClient) -> None:
-    """Remove containers of test runs on this host that were killed before they could."""
-    for container in engine.containers.list(all=True, filters={"label": LABEL}):
-        host, _, pid = container.labels[LABEL].rpartition("/")
-        if host == socket.gethostname() and not _is_running(int(pid)):
-            container.remove(force=True, v=True)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _die_with_parent() -> None:
