@@ -1,0 +1,57 @@
+# Everything a developer runs. Each target makes .venv itself when it is missing or older than what it holds.
+
+PYTHON ?=
+BIN := .venv/bin
+READY := .venv/.ready
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check bench fmt lock
+
+help: ## This list
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
+
+up: $(READY) ## A dozen plans moving in this terminal; a server of its own unless TODO_REDIS_URL is set. ARGS="…" are passed on
+	$(BIN)/todo-projection up $(ARGS)
+
+test: $(READY) ## The tests; ARGS="-k append" and the like are passed to pytest
+	$(BIN)/pytest $(ARGS)
+
+check: $(READY) ## What CI checks besides the tests: format, lint, types, floors, wheel
+	@failed=; step() { printf '\n== %s\n' "$$*"; "$$@" || failed="$$failed\n  $$*"; }; \
+	step $(BIN)/ruff format --check; \
+	step $(BIN)/ruff check; \
+	step $(BIN)/mypy; \
+	step $(BIN)/pyright; \
+	step $(BIN)/lint-imports; \
+	step $(BIN)/pytest -q --no-header tests/test_wheel.py; \
+	if [ -n "$$failed" ]; then printf "\nfailed:$$failed\n" >&2; exit 1; fi
+
+bench: $(READY) ## The benchmark, beside the usual loop in the same run; ARGS="…" are passed on
+	$(BIN)/python tests/bench.py $(ARGS)
+
+fmt: $(READY) ## Format, and mend what the linter can mend
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lock: ## requirements.lock from pyproject.toml (needs uv)
+	uv pip compile -q --universal --generate-hashes --all-extras --group dev pyproject.toml -o requirements.lock --custom-compile-command "make lock"
+
+# Every dependency at its locked version and hash, then the project itself, editable. A first Python that is new enough
+# is taken from PATH, python3 before numbered ones; PYTHON=… names another.
+$(READY): requirements.lock pyproject.toml
+	@if [ ! -x $(BIN)/python ]; then \
+	  for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	    if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	    if [ -n "$(PYTHON)" ]; then break; fi; \
+	  done; \
+	  if [ -n "$$found" ]; then echo "making .venv with $$("$$found" --version)"; \
+	  else echo 'make: no Python 3.11 or newer on PATH; install one, or name it: make PYTHON=/path/to/python3' >&2; exit 1; fi; \
+	  if command -v uv >/dev/null; then uv venv -q --python "$$("$$found" -c 'import sys; print(sys.executable)')" .venv; \
+	  else "$$found" -m venv .venv; fi; \
+	fi
+	@if command -v uv >/dev/null; then install='uv pip install -q --python $(BIN)/python'; \
+	else install='$(BIN)/python -m pip install -q --disable-pip-version-check'; fi; \
+	echo 'installing requirements.lock'; \
+	$$install --require-hashes -r requirements.lock && $$install --no-build-isolation --no-deps -e .
+	@touch $@
