@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from todo_write.log import connect
-
 from todo_projection.beats import STEPPED_DOWN, WORKING, Beats, read_beats, server_time, worker_name
 from todo_projection.feed import Batch, Feeds
 from todo_projection.projector import Outdated, Projector
@@ -18,6 +16,7 @@ from todo_projection.span import Pointer
 from todo_projection.unit import Unit
 from todo_projection.wire import BLOCK_SLACK_S, Script, Wire, settled
 from todo_write.events import GROUP, Keys
+from todo_write.log import connect
 
 STEP_POINTERS_MAX = 4096
 CONFLICT_TRIES_MAX = 10
