@@ -20,7 +20,7 @@ test: $(READY) ## The tests; ARGS="-k append" and the like are passed to pytest
 check: $(READY) ## What CI checks besides the tests: format, lint, types, floors, wheel
 	@failed=; step() { printf '\n== %s\n' "$$*"; "$$@" || failed="$$failed\n  $$*"; }; \
 	step $(BIN)/ruff format --check; \
-	step $(BIN)/ruff check; \
+	step $(BIN)/ruff check --no-cache; \
 	step $(BIN)/mypy; \
 	step $(BIN)/pyright; \
 	step $(BIN)/lint-imports; \
@@ -28,7 +28,7 @@ check: $(READY) ## What CI checks besides the tests: format, lint, types, floors
 	if [ -n "$$failed" ]; then printf "\nfailed:$$failed\n" >&2; exit 1; fi
 
 bench: $(READY) ## The benchmark, beside the usual loop in the same run; ARGS="…" are passed on
-	$(BIN)/python tests/bench.py $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
 fmt: $(READY) ## Format, and mend what the linter can mend
 	$(BIN)/ruff format
