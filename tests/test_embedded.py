@@ -81,6 +81,12 @@ async def test_nothing_is_left_when_the_owner_is_ended(by: signal.Signals) -> No
     await eventually(lambda: not exists(folder), message="the folder is still there")
 
 
+async def test_a_ctrl_c_at_the_terminal_does_not_reach_the_server() -> None:
+    async with embedded_server() as url, redis_asyncio.Redis.from_url(url) as client:
+        pid: int = (await client.info("server"))["process_id"]
+        assert os.getpgid(pid) != os.getpgid(0)
+
+
 async def test_the_next_port_is_tried_when_another_process_was_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
     async with embedded_server() as first:
         taken = int(first.rpartition(":")[2].partition("/")[0])

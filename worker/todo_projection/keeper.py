@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-TERM_S = 5.0
+TERM_S = 2.0
 SAID_CHARS_MAX = 2000
 
 
