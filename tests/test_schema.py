@@ -103,17 +103,24 @@ def test_only_a_string_is_a_string(value: Any) -> None:
     ]
 
 
+class Shouting(str):
+    """Text of a template engine, say: its methods answer otherwise than those of plain text."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self.upper()
+
+    def strip(self, chars: str | None = None, /) -> "Shouting":
+        return Shouting(super().strip(chars).upper())
+
+
 def test_a_subclass_of_str_is_taken_as_the_plain_text_it_holds() -> None:
-    class Shouting(str):
-        __slots__ = ()
-
-        def __str__(self) -> str:
-            return self.upper()
-
-    (todo,) = check(
-        {"todos": [{"content": Shouting("a"), "status": Shouting("pending")}]}, allow_parallel_in_progress=True
-    )
+    sent = {"todos": [{"content": Shouting(" a"), "status": Shouting("pending")}]}
+    (todo,) = check(sent, allow_parallel_in_progress=True)
     assert (type(todo.content), todo.content, todo.status) == (str, "a", "pending")
+    ill_formed = answer(items(Shouting("a\ud800")), parallel=True)
+    assert ill_formed == "Error: invalid todo: `content` must be well-formed Unicode"
 
 
 @pytest.mark.parametrize("container", [("x",), range(1), b"x"])

@@ -62,6 +62,7 @@ def tool(client: Client) -> TodoWrite:
 # --- recorded behaviour
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("owned", [True, False], ids=["session", "no session"])
 async def test_every_recorded_call_is_answered_and_logged_as_recorded(
