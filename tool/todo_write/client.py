@@ -53,8 +53,8 @@ class Client:
         self._publish: str | None = None
         # No time-out of its own: redis-py starts a task for every send that has one. Every exchange over it stands
         # under a deadline instead. Any: redis-py types its pools in part only.
-        self._pool: Any = self._open_pool(None, CONNECTIONS_MAX)
-        self.redis: Redis = Redis.from_pool(self._open_pool(settings.append_attempt_ms / 1000, CONNECTIONS_MAX))
+        self._pool: Any = self.open_pool(None, CONNECTIONS_MAX)
+        self.redis: Redis = Redis.from_pool(self.open_pool(settings.append_attempt_ms / 1000, CONNECTIONS_MAX))
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,7 +116,7 @@ class Client:
 
     def open_blocking(self, timeout_s: float) -> Redis:
         """A client of one connection for blocking reads; raw answers; whoever asked for it closes it."""
-        redis = Redis.from_pool(self._open_pool(timeout_s, 1))
+        redis = Redis.from_pool(self.open_pool(timeout_s, 1))
         redis.response_callbacks.clear()
         return redis
 
@@ -129,7 +129,8 @@ class Client:
             self._publish = "SPUBLISH" if mode == b"cluster" else "PUBLISH"
         return self._publish
 
-    def _open_pool(self, timeout_s: float | None, connections_max: int) -> BlockingConnectionPool:
+    def open_pool(self, timeout_s: float | None, connections_max: int) -> BlockingConnectionPool:
+        """Connections to the same server under another time-out; whoever asked for them closes them."""
         pool = BlockingConnectionPool.from_url(
             self.settings.redis_url,
             protocol=2,

@@ -43,7 +43,7 @@ class Rows:
                 found[session] = row
         if cold:
             replies = await self._wire.pipeline([("HGETALL", self._keys.row(session)) for session in cold])
-            found.update((session, _row(session, reply)) for session, reply in zip(cold, replies, strict=True))
+            found.update((session, row_of(session, reply)) for session, reply in zip(cold, replies, strict=True))
         return found
 
     def keep(self, session: str, row: Row) -> None:
@@ -76,7 +76,8 @@ async def read_baseline(wire: Wire, keys: Keys, session: str) -> Baseline:
     return (await read_row(wire, keys, session)).baseline(session)
 
 
-def _row(session: str, reply: Any) -> Row:
+def row_of(session: str, reply: Any) -> Row:
+    """A row from a pipeline's reply; one that can't be read counts as none with a known etag. Raises redis errors."""
     if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
         return Row()  # the commit finds it out again, marks the session and goes on with the others
     if isinstance(reply, Exception):

@@ -1,0 +1,188 @@
+"""All views of a process and who reads them: what arrives is applied once and given to every reader. No I/O."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from todo_projection.attach import Verdict, View
+from todo_projection.frames import Baseline, Published, decode_published
+from todo_projection.row import Row
+from todo_projection.subscription import Snapshot, State, Status, Subscription
+from todo_write.events import Keys, check_session
+
+logger = logging.getLogger(__name__)
+
+
+class Views:
+    """Watched sessions, their readers, and which baselines are still to be read.
+
+    ``changed`` is set when the set of sessions changes, ``wanting`` when a baseline is to be read. ``resyncs`` counts
+    baselines wanted because something was lost or in doubt.
+    """
+
+    def __init__(self) -> None:
+        self.keys: Keys | None = None
+        self.changed = asyncio.Event()
+        self.wanting = asyncio.Event()
+        self.resyncs = 0
+        self._views: dict[str, View] = {}
+        self._readers: dict[str, set[Subscription]] = {}
+        self._fresh: set[tuple[Subscription, str]] = set()  # readers that have yet to get their first snapshot
+        self._subscriptions: set[Subscription] = set()
+        self._wanted: set[str] = set()
+        self._unsure: set[str] = set()  # sessions not read again since something broke
+        self._faults: set[str] = set()  # what can't be reached at the moment
+        self._late: frozenset[int] = frozenset()  # partitions whose oldest event waits for too long
+
+    @property
+    def sessions(self) -> set[str]:
+        """The sessions somebody watches."""
+        return set(self._views)
+
+    @property
+    def comparable(self) -> list[str]:
+        """The sessions that can be compared with their rows: a baseline was taken, and none is being read."""
+        return [session for session, view in self._views.items() if view.attached and session not in self._wanted]
+
+    def open(self, sessions: Iterable[str]) -> Subscription:
+        """A new reader of these sessions; raises InvalidSession."""
+        subscription = Subscription(self._watch, self._unwatch)
+        self._subscriptions.add(subscription)
+        subscription.add(*sessions)
+        self.tell()
+        return subscription
+
+    def release(self, subscription: Subscription) -> None:
+        """Close a reader and forget it; harmless when done twice."""
+        subscription.close()
+        self._subscriptions.discard(subscription)
+
+    def release_all(self) -> None:
+        """Close every reader."""
+        for subscription in list(self._subscriptions):
+            self.release(subscription)
+
+    def want(self, *sessions: str) -> None:
+        """Have these baselines read; from now on their frames are kept, to be applied on top."""
+        for session in sessions:
+            if session in self._views:
+                self._views[session].begin()
+                self._wanted.add(session)
+        self.wanting.set()
+
+    def doubt(self, session: str) -> None:
+        """Have a baseline read because what is held may be wrong."""
+        self.resyncs += 1
+        self.want(session)
+
+    def take_wanted(self, count_max: int) -> list[str]:
+        """The next sessions whose baselines are to be read."""
+        page = sorted(self._wanted)[:count_max]
+        self._wanted.difference_update(page)
+        if not self._wanted:
+            self.wanting.clear()
+        return page
+
+    def arrived(self, session: str, data: bytes) -> None:
+        """Take a message of the session's channel."""
+        view = self._views.get(session)
+        if view is None:
+            return
+        try:
+            frame = decode_published(data)
+            verdict = view.take(frame)
+        except (msgspec.MsgspecError, ValueError) as error:
+            logger.warning("session %s: a message that is no frame: %s; reading the row", session, error)
+            self.doubt(session)
+            return
+        if verdict in (Verdict.APPLIED, Verdict.GAP):
+            self._give(session, frame)
+        if verdict in (Verdict.DOUBT, Verdict.GAP):
+            self.doubt(session)
+
+    def replace(self, session: str, row: Row) -> None:
+        """Take the row that was read; readers are told when they would see another thing."""
+        view = self._views.get(session)
+        if view is None:
+            return
+        before, was_attached = view.baseline, view.attached
+        certain = view.replace(row)
+        self._unsure.discard(session)
+        told = not was_attached or _visible(before) != _visible(view.baseline)
+        for subscription in self._readers.get(session, ()):
+            if told or (subscription, session) in self._fresh:
+                self._fresh.discard((subscription, session))
+                subscription.put(session, Snapshot(session, view.baseline))
+        if not certain:
+            self.doubt(session)
+
+    def compare(self, session: str, epoch: int | None, rev: str | None) -> None:
+        """Compare with the stored row, by its epoch and rev; unequal ends in a baseline."""
+        if session not in self._wanted and session in self._views and self._views[session].differs(epoch, rev):
+            self.doubt(session)
+
+    def lost(self) -> None:
+        """What is published goes by unheard: no view can be trusted until its row is read again."""
+        self._unsure |= self.sessions
+
+    def fault(self, name: str, *, broken: bool) -> bool:
+        """Note that something can or can't be reached; whether that is news."""
+        if broken == (name in self._faults):
+            return False
+        self._faults ^= {name}
+        self.tell()
+        return True
+
+    def late(self, partitions: frozenset[int]) -> None:
+        """Note whose events wait for too long to be projected."""
+        self._late = partitions
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell every reader its state, where it has changed."""
+        now = time.time_ns() // 1_000_000
+        waiting = {subscription for subscription, _ in self._fresh}
+        for subscription in self._subscriptions:
+            state = self._state(subscription)
+            # A reader that has yet to see its plans hears "live" after them, but at once that there is no way to them.
+            if state is State.RECONNECTING or subscription not in waiting:
+                subscription.tell(Status(state, now))
+
+    def _state(self, subscription: Subscription) -> State:
+        if self._faults or not self._unsure.isdisjoint(subscription.sessions):
+            return State.RECONNECTING
+        keys = self.keys
+        if keys is not None and any(keys.partition(session) in self._late for session in subscription.sessions):
+            return State.BEHIND
+        return State.LIVE
+
+    def _watch(self, subscription: Subscription, session: str) -> None:
+        check_session(session)
+        self._readers.setdefault(session, set()).add(subscription)
+        self._fresh.add((subscription, session))
+        if session not in self._views:
+            self._views[session] = View(session)
+            self.changed.set()
+        elif self._views[session].attached:
+            self.want(session)
+
+    def _unwatch(self, subscription: Subscription, session: str) -> None:
+        self._fresh.discard((subscription, session))
+        self._readers[session].discard(subscription)
+        if not self._readers[session]:
+            del self._readers[session], self._views[session]
+            self._wanted.discard(session)
+            self._unsure.discard(session)
+            self.changed.set()
+
+    def _give(self, session: str, frame: Published) -> None:
+        for subscription in self._readers.get(session, ()):
+            subscription.put(session, frame)
+
+
+def _visible(baseline: Baseline) -> tuple[object, ...]:
+    """What a reader sees of a baseline; how far the fold has got is not part of it."""
+    return baseline.epoch, baseline.rev, baseline.values, baseline.stale
