@@ -68,7 +68,7 @@ class Channels:
         match reply:
             case [b"message" | b"smessage", bytes() as channel, bytes() as data]:
                 return Message(channel.decode(), data)
-            case [b"subscribe" | b"ssubscribe", bytes() as channel, _]:
+            case [b"subscribe" | b"ssubscribe", bytes() as channel, int()]:
                 return Confirmed(channel.decode())
             case _:
                 return Alive()
