@@ -1,0 +1,32 @@
+"""The process of one contender: drains once, prints its measurement as JSON."""
+
+import cProfile
+import logging
+import sys
+
+import msgspec
+
+from bench.contenders import drain_of
+from bench.measure import Job, Measurement, measured, run
+
+
+def main(raw: str) -> None:
+    """Take the job from the command line."""
+    logging.basicConfig(level=logging.WARNING)
+    job = msgspec.json.decode(raw, type=Job)
+    drain = drain_of(job.name)
+
+    async def work() -> Measurement:
+        return await measured(job, lambda: drain(job))
+
+    if job.profile:
+        profiler = cProfile.Profile()
+        measurement = profiler.runcall(run, work())
+        profiler.dump_stats(job.profile)
+    else:
+        measurement = run(work())
+    sys.stdout.buffer.write(msgspec.json.encode(measurement))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,30 @@
+"""The worker as it is shipped, ended once it has committed the backlog."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bench.measure import Job
+from todo_projection.feed import Batch
+from todo_projection.settings import Settings
+from todo_projection.unit import mounted_units
+from todo_projection.worker import Worker
+
+
+class Drain(Worker):
+    """A worker that stops after so many commits."""
+
+    def __init__(self, settings: Settings, events: int) -> None:
+        super().__init__(settings, mounted_units())
+        self._left = events
+
+    async def _project(self, parts: Any, batches: Mapping[int, Batch]) -> int:
+        committed = await super()._project(parts, batches)
+        self._left -= committed
+        if self._left <= 0:
+            self.stop()
+        return committed
+
+
+async def drain(job: Job) -> None:
+    """Everything on: beats, claims, both units."""
+    await Drain(Settings(redis_url=job.url), job.events).run()
