@@ -1,5 +1,6 @@
 """What stands in Redis for one session, looked at and set back without the code under test."""
 
+import json
 from typing import Any
 
 from redis.asyncio import Redis
@@ -33,6 +34,15 @@ class Stored:
         """The feed's pointers to this session."""
         pointers = [_text(entry)[1] for entry in await self._redis.xrange(self.feed)]
         return [pointer for pointer in pointers if pointer["s"] == self.session]
+
+    async def contents(self) -> list[Any]:
+        """Data of every entry, after a look at what must always hold: one epoch, no gap, one pointer each, in order."""
+        entries = await self.entries()
+        assert [id.partition("-")[2] for id, _ in entries] == [str(seq) for seq in range(len(entries))]
+        assert len({id.partition("-")[0] for id, _ in entries}) <= 1
+        pointers = [(pointer["i"], pointer["o"], pointer["t"]) for pointer in await self.pointers()]
+        assert pointers == [(id, fields["op"], fields["type"]) for id, fields in entries]
+        return [json.loads(fields["data"]) for _, fields in entries]
 
     async def copy(self) -> dict[str, bytes | None]:
         """Log, feed and row as they stand, for ``fail_over``."""

@@ -10,7 +10,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from todo_write.events import LAYOUT_VERSION, PARTITIONS_DEFAULT, Keys
+from todo_write.events import LAYOUT_VERSION, PARTITIONS_DEFAULT, PARTITIONS_MAX, Keys
 from todo_write.settings import Settings
 
 CONNECTIONS_MAX = 64
@@ -150,11 +150,16 @@ class Client:
                 f"{where}: the layout version is {_shown(layout)}, this program knows {LAYOUT_VERSION}: "
                 "use the program that wrote it, or another TODO_NAMESPACE"
             )
-        stored = int(partitions) if partitions is not None and partitions.isdigit() else None
-        wanted = self.settings.partitions or stored
-        if stored is None or stored != wanted:
+        stored = int(partitions) if partitions is not None and partitions.isdigit() else 0
+        if not 1 <= stored <= PARTITIONS_MAX:
             raise LayoutMismatch(
-                f"{where}: the number of partitions is {_shown(partitions)}, TODO_PARTITIONS asks for {wanted}: "
+                f"{where}: the number of partitions is {_shown(partitions)}; 1-{PARTITIONS_MAX} are allowed: "
+                "put back the number it was born with, or choose another TODO_NAMESPACE"
+            )
+        wanted = self.settings.partitions
+        if wanted not in (None, stored):
+            raise LayoutMismatch(
+                f"{where}: the number of partitions is {stored}, TODO_PARTITIONS asks for {wanted}: "
                 "it is fixed for life; leave TODO_PARTITIONS unset to use it, or choose another TODO_NAMESPACE"
             )
         return stored

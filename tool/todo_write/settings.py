@@ -3,15 +3,19 @@
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import Connection, parse_url
 from redis.exceptions import RedisError
 
 from todo_write.events import PARTITIONS_MAX, check_session
 
 _TOPOLOGIES = {"redis+sentinel": "Redis Sentinel", "redis+cluster": "Redis Cluster"}
+_OPTION = re.compile(
+    r"db|username|password|client_name|ssl_\w+"
+)  # what else could be said would break our reading of replies
 _PASSWORD = re.compile(r"(//[^:@/]*:).*(?=@)|((?:^|[?&])\w*password=)[^&]*")
 
 
@@ -29,17 +33,18 @@ def _check_url(url: str) -> str:
     if scheme in _TOPOLOGIES:
         raise ValueError(f"{_TOPOLOGIES[scheme]} comes with a later version")
     given: dict[str, Any] = {**parse_url(url)}
+    unknown = [name for name in parse_qs(urlsplit(url).query) if not _OPTION.fullmatch(name)]
+    if unknown:
+        raise ValueError(f"option {unknown[0]!r} is not one of db, username, password, client_name, ssl_…")
     database = rest.partition("?")[0].partition("/")[2]
     if scheme == "unix" and not given.get("path"):
         raise ValueError("the path of the socket is missing")
     if scheme != "unix" and not re.fullmatch(r"[0-9]*", database):
         raise ValueError(f"database {database!r} is not a number")
-    kind = given.pop("connection_class", None)
     try:
-        if kind is not None:
-            kind(**given)
+        given.pop("connection_class", Connection)(**given)
     except (TypeError, RedisError) as error:
-        raise ValueError(f"an option of it is not known: {error}") from None
+        raise ValueError(f"an option does not fit: {error}") from None
     return url
 
 
