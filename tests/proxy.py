@@ -26,7 +26,8 @@ class Proxy:
         self.port = free_port()
         self._upstream = (host, port)
         self._listener: asyncio.Server | None = None
-        self._links: dict[_Link, asyncio.Task[None]] = {}
+        self._links: set[_Link] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._faults: list[Fault] = []
         self.flowing = asyncio.Event()
         self.flowing.set()
@@ -91,18 +92,16 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.refuse()
-        tasks = list(self._links.values())
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def take(self, command: bytes) -> Fault | None:
-        """The fault whose turn comes with this command, which is then used up."""
+        """The fault whose turn comes with this command."""
         for fault in self._faults:
             if fault.match in command:
                 fault.left -= 1
                 if fault.left == 0:
-                    self._faults.remove(fault)
                     return fault
         return None
 
@@ -111,20 +110,23 @@ class Proxy:
         self._faults.append(fault)
         return fault
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._link(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             upstream = await asyncio.open_connection(*self._upstream)
         except OSError:
             writer.transport.abort()
             return
         link = _Link(self, (reader, writer), upstream)
-        task = asyncio.current_task()
-        assert task
-        self._links[link] = task
+        self._links.add(link)
         try:
             await link.run()
         finally:
-            del self._links[link]
+            self._links.remove(link)
 
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]

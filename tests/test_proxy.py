@@ -1,5 +1,6 @@
 """The proxy: exactly what a test names is lost, held or cut, and nothing else."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -121,6 +122,42 @@ async def test_silence_keeps_connections_and_loses_nothing(
         return await redis.get(f"{namespace}:n") == b"2"
 
     assert await eventually(two)
+
+
+async def test_a_reply_on_its_way_is_silenced_too(proxy: Proxy, redis: redis_asyncio.Redis, namespace: str) -> None:
+    async with redis_asyncio.Redis.from_url(proxy.url) as behind:
+
+        async def pop() -> object:
+            return await behind.blpop([f"{namespace}:list"])
+
+        async def waits() -> bool:
+            return any(client["cmd"] == "blpop" for client in await redis.client_list())
+
+        popped = asyncio.create_task(pop())
+        await eventually(waits)
+        proxy.silence()
+        await redis.rpush(f"{namespace}:list", "x")
+        await asyncio.wait({popped}, timeout=0.1)  # a time: there is no sign of what must not come
+        assert not popped.done()
+        proxy.resume()
+        assert await popped == (f"{namespace}:list".encode(), b"x")
+
+
+async def test_what_a_client_sent_before_it_went_away_is_still_done(
+    proxy: Proxy, redis: redis_asyncio.Redis, namespace: str
+) -> None:
+    key = f"{namespace}:list"
+    _, writer = await asyncio.open_connection(proxy.host, proxy.port)
+    writer.write(
+        b"*3\r\n$5\r\nRPUSH\r\n$%d\r\n%b\r\n$100000\r\n%b\r\n" % (len(key), key.encode(), b"x" * 100_000) * 100
+    )
+    writer.write_eof()
+
+    async def all_of_them() -> bool:
+        return await redis.llen(key) == 100
+
+    assert await eventually(all_of_them)
+    writer.transport.abort()
 
 
 async def test_cut_connections_are_opened_anew(proxy: Proxy, behind: redis_asyncio.Redis) -> None:
