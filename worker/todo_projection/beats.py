@@ -15,6 +15,7 @@ from todo_write.events import Keys, token
 
 WORKING = "working"
 STEPPED_DOWN = "stepped down"
+BEATS_MISSED_MAX = 5  # a worker that misses more of them counts as dead
 
 
 class Beat(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from todo_projection.beats import STEPPED_DOWN, WORKING, Beats, read_beats, server_time, worker_name
+from todo_projection.beats import BEATS_MISSED_MAX, STEPPED_DOWN, WORKING, Beats, read_beats, server_time, worker_name
 from todo_projection.feed import Batch, Feeds
 from todo_projection.projector import Outdated, Projector
 from todo_projection.retry import Unavailable, patiently
@@ -20,7 +20,7 @@ from todo_write.log import connect
 
 STEP_POINTERS_MAX = 4096
 CONFLICT_TRIES_MAX = 10
-BEATS_MISSED_MAX = 5
+LEAVE_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class Worker:
 
     ``await run()`` ends after ``stop()``, once the batch in hand is committed. While the server is away it waits; it
     raises only what a person must mend: LayoutMismatch, and mistakes of ours.
+    ``in_hand`` counts pointers that were read and are not committed: they stay pending in their feeds.
     """
 
     def __init__(self, settings: Settings, units: Sequence[Unit]) -> None:
@@ -57,6 +58,7 @@ class Worker:
         self._recovering = True
         self._claim_at = 0.0
         self._stepped_down = ""
+        self.in_hand = 0
 
     def stop(self) -> None:
         """Finish the batch in hand, then end ``run``; harmless when called twice."""
@@ -126,12 +128,14 @@ class Worker:
 
     async def _project(self, parts: Parts, batches: Mapping[int, Batch]) -> int:
         """Project batches in steps of bounded size, conflicts again from the rows as they then are; returns commits."""
-        committed = 0
+        committed, left = 0, 0
+        self.in_hand = sum(map(len, batches.values()))
         for step in _steps(batches):
             pending: Mapping[int, Sequence[Pointer]] = step
             for _ in range(CONFLICT_TRIES_MAX):
                 outcome = await parts.projector.project(pending)
                 committed += outcome.committed
+                self.in_hand -= outcome.committed
                 if outcome.rewound:
                     parts.rows.forget_all()
                     self._recovering = True
@@ -140,6 +144,8 @@ class Worker:
                     break
             else:
                 self._recovering = True
+                left += sum(map(len, pending.values()))
+        self.in_hand = left
         return committed
 
     async def _keep_beating(self) -> None:
@@ -156,7 +162,7 @@ class Worker:
         """Take beat and empty consumers away, as far as the server lets us, and close the connections."""
         with suppress(*Unavailable):
             if self._parts is not None:
-                async with asyncio.timeout(1):
+                async with asyncio.timeout(LEAVE_S):
                     await self._parts.beats.withdraw()
         for wire in (self._commands, self._reads, self._client):
             await wire.aclose()
