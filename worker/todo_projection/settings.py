@@ -1,13 +1,15 @@
 """Settings of the operator's side: those of the store, and how a worker works."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from todo_write.settings import InvalidSetting, mask
+from todo_write.settings import InvalidSetting, mask, variable
 from todo_write.settings import Settings as StoreSettings
 
-__all__ = ["InvalidSetting", "Settings", "mask"]
+__all__ = ["InvalidSetting", "Settings", "mask", "variable"]
+
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class Settings(StoreSettings):
@@ -19,4 +21,7 @@ class Settings(StoreSettings):
     claim_idle_ms: Annotated[
         int, Field(ge=100, le=3_600_000, description="when another's pointers are taken over, 100 to 3600000 ms")
     ] = 10_000
+    stuck_ms: Annotated[int, Field(ge=1, description="in progress for longer is stuck, 1 ms or more")] = 900_000
+    quiet_ms: Annotated[int, Field(ge=1, description="no event for longer is quiet, 1 ms or more")] = 600_000
+    log_level: Annotated[LogLevel, Field(description="debug, info, warning or error")] = "info"
     grace_ms: Annotated[int, Field(ge=0, le=600_000, description="time to end after SIGTERM, 0 to 600000 ms")] = 10_000
