@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import AsyncGenerator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
@@ -79,9 +80,30 @@ async def embedded_server(*options: str, program: Path | None = None) -> AsyncGe
 
     Raises NoServer when there is no program, or when it does not answer within 10 s, with what it printed.
     """
+    async with launched_server(*options, program=program) as server:
+        yield server.url
+
+
+class EmbeddedServer(NamedTuple):
+    """A running embedded server: its URL, and the process that keeps it."""
+
+    url: str
+    keeper: asyncio.subprocess.Process
+
+    async def ended(self) -> str:
+        """Once it has ended, how: what it printed last. Nothing of what it held is left."""
+        assert self.keeper.stderr  # noqa: S101  it was asked for
+        said = (await self.keeper.stderr.read()).decode(errors="replace").strip()
+        code = await self.keeper.wait()
+        return f"exit code or signal {code}; it said last: {said.splitlines()[-1] if said else 'nothing'}"
+
+
+@contextlib.asynccontextmanager
+async def launched_server(*options: str, program: Path | None = None) -> AsyncGenerator[EmbeddedServer]:
+    """As ``embedded_server``, for who wants to know when it ends before its time."""
     child, url = await _start(program or find_server(), options)
     try:
-        yield url
+        yield EmbeddedServer(url, child)
     finally:
         await _stop(child)
 
