@@ -68,7 +68,15 @@ class Rows:
 
 async def read_row(wire: Wire, keys: Keys, session: str) -> Row:
     """One row as stored; raises CorruptRow, or redis errors, retried by the caller."""
-    return decode_row(session, _fields(await wire.command("HGETALL", keys.row(session))))
+    try:
+        reply = await wire.command("HGETALL", keys.row(session))
+    except ResponseError as error:
+        if not str(error).startswith("WRONGTYPE"):
+            raise
+        raise CorruptRow(
+            f"session {session!r}: key {keys.row(session)} is no hash; rename or delete that key"
+        ) from None
+    return decode_row(session, _fields(reply))
 
 
 async def read_baseline(wire: Wire, keys: Keys, session: str) -> Baseline:
