@@ -36,6 +36,9 @@ async def patiently(call: Callable[[], Awaitable[T]], *, address: str, stop: asy
         except TimeoutError:
             return
 
+    async def attempt() -> T:
+        return await call()  # tenacity does not await what a lambda returns
+
     attempts = AsyncRetrying(
         retry=retry_if_exception_type(Unavailable),
         wait=wait_exponential_jitter(initial=WAIT_S_FIRST, max=WAIT_S_MAX, jitter=WAIT_S_FIRST),
@@ -44,6 +47,6 @@ async def patiently(call: Callable[[], Awaitable[T]], *, address: str, stop: asy
         sleep=sleep,
     )
     try:
-        return await attempts(call)
+        return await attempts(attempt)
     except RetryError:
         return None
