@@ -10,12 +10,15 @@ from collections.abc import Mapping
 import msgspec
 
 from todo_projection.row import encode_versions
-from todo_projection.wire import Wire
+from todo_projection.wire import Script, Wire, settled
 from todo_write.events import Keys, token
 
 WORKING = "working"
 STEPPED_DOWN = "stepped down"
 BEATS_MISSED_MAX = 5  # a worker that misses more of them counts as dead
+
+
+_beat = Script("beat")
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -50,7 +53,8 @@ class Beats:
         now = await server_time(self._wire)
         self._started = self._started or now
         beat = Beat(now, self._started, socket.gethostname(), os.getpid(), self._units, state, why)
-        await self._wire.command("HSET", self._keys.workers, self._name, msgspec.json.encode(beat))
+        call = ([self._keys.workers], [self._name, msgspec.json.encode(beat)])
+        settled(await _beat.call_all(self._wire, [call]))
 
     async def withdraw(self) -> None:
         """Take this worker off the list."""

@@ -8,18 +8,25 @@
 --         feed time in ms ('' leaves the index), working since ('' leaves it, '-' removes), mark ('' leaves it, '-' removes),
 --         count and fields to set (name, value), count and fields to remove, count and frames, count and ids to acknowledge
 -- Reply {'rewound'} when the pointer is not in the feed as it was read: nothing was done.
---       Otherwise one word per session: ok | conflict | unpublished <why> | broken <why> (marked and acknowledged)
+--       Otherwise one word per session:
+--         ok
+--         conflict           the row is not the one that was read: nothing was done
+--         unpublished <why>  done, but a frame was refused
+--         broken <why>       not done; a row of another type: its session is in the index of stale ones, its pointers are
+--                            acknowledged; anything else (access rules): they stay pending
 --
--- Lua has no rollback, so each session runs under its own pcall and checks its types before its first write.
+-- Lua has no rollback, so each session runs under its own pcall, checks types before its first write, and writes last
+-- what makes a repeat skip the rest: the indexes, then the row, then the acknowledgement.
 
 local feed, recent, working, stale = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local group, publish = ARGV[1], ARGV[2]
 local CHUNK = 500
 
-local function holds(key, kind)
+-- What is wrong with the type of a key, nil when nothing is.
+local function wrong_type(key, kind)
   local found = redis.call('TYPE', key).ok
   if found ~= kind and found ~= 'none' then
-    error('WRONGTYPE ' .. key .. ' is a ' .. found .. ', not a ' .. kind, 0)
+    return 'WRONGTYPE ' .. key .. ' is a ' .. found .. ', not a ' .. kind
   end
 end
 
@@ -80,20 +87,32 @@ local function index(change)
   end
 end
 
+local function publish_frames(change)
+  local word = 'ok'
+  for n = change.frames.first, change.frames.first + change.frames.count - 1 do
+    local sent = redis.pcall(publish, change.channel, ARGV[n])
+    if type(sent) == 'table' and sent.err then word = 'unpublished ' .. sent.err end
+  end
+  return word
+end
+
 local function commit(row, change)
-  holds(row, 'hash')
+  local wrong = wrong_type(row, 'hash')
+  if wrong then
+    -- The row can't carry the mark, so the index does; the log keeps the events, and there is no position to move.
+    redis.call('HSET', stale, change.session, wrong)
+    acknowledge(change)
+    return 'broken ' .. wrong
+  end
   local stored = redis.call('HMGET', row, 'etag', 'units')
   if (stored[1] or '') ~= change.etag then return 'conflict' end
   local word = 'ok'
   if change.set.count > 0 then
-    in_chunks({ 'HSET', row }, change.set.first, change.set.count)
-    if change.remove.count > 0 then in_chunks({ 'HDEL', row }, change.remove.first, change.remove.count) end
-    if change.etag ~= '' and not stored[2] then redis.call('PERSIST', row) end
-    for n = change.frames.first, change.frames.first + change.frames.count - 1 do
-      local sent = redis.pcall(publish, change.channel, ARGV[n])
-      if type(sent) == 'table' and sent.err then word = 'unpublished ' .. sent.err end
-    end
     index(change)
+    if change.remove.count > 0 then in_chunks({ 'HDEL', row }, change.remove.first, change.remove.count) end
+    if stored[1] and not stored[2] then redis.call('PERSIST', row) end -- a tombstone is a row again
+    in_chunks({ 'HSET', row }, change.set.first, change.set.count)
+    word = publish_frames(change)
   end
   acknowledge(change)
   return word
@@ -101,7 +120,10 @@ end
 
 local function trim()
   local pending = redis.pcall('XPENDING', feed, group)
-  if pending.err then return end
+  if pending.err then
+    if string.find(pending.err, 'NOGROUP', 1, true) then return end
+    error(pending)
+  end
   if pending[1] > 0 then
     redis.call('XTRIM', feed, 'MINID', '=', pending[2])
     return
@@ -116,22 +138,16 @@ local function trim()
   end
 end
 
-holds(feed, 'stream'); holds(recent, 'zset'); holds(working, 'zset'); holds(stale, 'hash')
+for n, kind in ipairs({ 'stream', 'zset', 'zset', 'hash' }) do
+  local wrong = wrong_type(KEYS[n], kind)
+  if wrong then return redis.error_reply(wrong) end
+end
 if not pointer_stands(ARGV[3], ARGV[4], ARGV[5], ARGV[6]) then return { 'rewound' } end
 
 local words = {}
 for n = 5, #KEYS do
-  local change = read_change()
-  local fine, word = pcall(commit, KEYS[n], change)
-  if not fine then
-    word = type(word) == 'table' and word.err or tostring(word)
-    if string.find(word, 'WRONGTYPE', 1, true) then
-      -- The row can't carry the mark, so the index does; the log keeps the events, and the position has not moved.
-      redis.call('HSET', stale, change.session, word)
-      acknowledge(change)
-    end
-    word = 'broken ' .. word
-  end
+  local fine, word = pcall(commit, KEYS[n], read_change())
+  if not fine then word = 'broken ' .. (type(word) == 'table' and word.err or tostring(word)) end
   words[#words + 1] = word
 end
 trim()

@@ -2,19 +2,29 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-from redis.exceptions import ResponseError
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from todo_projection.span import Pointer
-from todo_projection.wire import Command, Wire, settled
+from todo_projection.wire import Command, Script, Wire, settled
 from todo_write.events import GROUP, Keys, Position
 
 PENDING_PAGE = 1000
+SWEEP_START = b"0-0"
 
 logger = logging.getLogger(__name__)
 
+_group = Script("group")
+_retire = Script("retire")
+
 Batch = list[Pointer]
+
+
+class Claimed(NamedTuple):
+    """A page of a sweep: pointers taken over, and where each feed goes on; nowhere: the sweep is over."""
+
+    batches: dict[int, Batch]
+    cursors: dict[int, bytes]
 
 
 class Feeds:
@@ -24,20 +34,24 @@ class Feeds:
         self._reads = reads
         self._commands = commands
         self._keys = keys
-        self._partitions = range(keys.partitions)
-        self._names = {keys.feed(partition).encode(): partition for partition in self._partitions}
+        self._feeds = [keys.feed(partition) for partition in range(keys.partitions)]
+        self._partitions = {feed.encode(): partition for partition, feed in enumerate(self._feeds)}
         self.consumer = consumer
 
     async def ensure_groups(self) -> None:
         """Create the group on every feed that lacks it, at 0: what was appended before is read, never skipped."""
-        replies = await self._each("XGROUP CREATE", GROUP, "0", "MKSTREAM")
-        settled([reply for reply in replies if not str(reply).startswith("BUSYGROUP")])
+        settled(await _group.call_all(self._commands, [([feed], [GROUP]) for feed in self._feeds]))
+
+    async def retire(self, alive: Iterable[str]) -> bool:
+        """Remove all other consumers that hold no pointers; whether none of the others is left."""
+        call = [GROUP, *alive]
+        return not any(settled(await _retire.call_all(self._commands, [([feed], call) for feed in self._feeds])))
 
     async def read(self, *, count_max: int, block_ms: int) -> dict[int, Batch]:
         """New pointers by partition, at most ``count_max`` a feed; waits up to ``block_ms`` for the first."""
         head = ("XREADGROUP", "GROUP", GROUP, self.consumer, "COUNT", count_max, "BLOCK", block_ms, "STREAMS")
-        reply = await self._reads.command(*head, *self._names, *([">"] * len(self._names)))
-        return await self._sorted((self._names[name], entries) for name, entries in reply or ())
+        reply = await self._reads.command(*head, *self._feeds, *([">"] * len(self._feeds)))
+        return await self._pointers((self._partitions[feed], entries) for feed, entries in reply or ())
 
     async def own_pending(self) -> dict[int, Batch]:
         """Pointers delivered to this consumer and not acknowledged, at most a page a feed.
@@ -47,39 +61,50 @@ class Feeds:
         pending = settled(await self._each("XPENDING", GROUP, "-", "+", PENDING_PAGE, self.consumer))
         return await self._fetch({p: [entry[0] for entry in found] for p, found in enumerate(pending) if found})
 
-    async def claim(self, *, idle_ms_min: int) -> dict[int, Batch]:
-        """Pointers another consumer has held for longer than ``idle_ms_min``, now this one's, at most a page a feed."""
-        tail = (GROUP, self.consumer, idle_ms_min, "0-0", "COUNT", PENDING_PAGE, "JUSTID")
-        replies = settled(await self._each("XAUTOCLAIM", *tail))
-        return await self._fetch({p: reply[1] for p, reply in enumerate(replies) if reply[1]})
+    async def claim(self, cursors: Mapping[int, bytes] | None = None, *, idle_ms_min: int) -> Claimed:
+        """Pointers any consumer has held for longer than ``idle_ms_min``, now this one's: the next page of a sweep.
 
-    async def first_ids(self) -> dict[int, bytes | None]:
-        """The first id of each feed: the oldest event not yet projected; None where all are."""
-        replies = settled(await self._each("XRANGE", "-", "+", "COUNT", 1))
-        return {p: reply[0][0] if reply else None for p, reply in enumerate(replies)}
+        JUSTID: being taken over is no delivery. Ids whose entry is gone leave the pending list.
+        """
+        if cursors is None:
+            cursors = dict.fromkeys(range(len(self._feeds)), SWEEP_START)
+        head, tail = ("XAUTOCLAIM",), ("COUNT", PENDING_PAGE, "JUSTID")
+        claims = [(*head, self._feeds[p], GROUP, self.consumer, idle_ms_min, at, *tail) for p, at in cursors.items()]
+        replies = dict(zip(cursors, settled(await self._commands.pipeline(claims)), strict=True))
+        for partition, (_, _, gone) in replies.items():
+            self._report_gone(partition, gone)
+        return Claimed(
+            await self._fetch({p: ids for p, (_, ids, _) in replies.items() if ids}),
+            {p: next for p, (next, _, _) in replies.items() if next != SWEEP_START},
+        )
 
     async def _each(self, name: str, *tail: Any) -> list[Any]:
         """One command for every feed, in one round trip."""
-        return await self._commands.pipeline([(name, feed, *tail) for feed in self._names])
+        return await self._commands.pipeline([(name, feed, *tail) for feed in self._feeds])
 
     async def _fetch(self, ids: Mapping[int, Sequence[bytes]]) -> dict[int, Batch]:
         """The pointers behind pending ids; an id whose entry is gone leaves the pending list too."""
         wanted = [(partition, id) for partition, found in ids.items() for id in found]
-        replies = settled(await self._commands.pipeline([("XRANGE", self._keys.feed(p), id, id) for p, id in wanted]))
+        replies = settled(await self._commands.pipeline([("XRANGE", self._feeds[p], id, id) for p, id in wanted]))
         found: dict[int, list[Any]] = {partition: [] for partition in ids}
         for (partition, _), entries in zip(wanted, replies, strict=True):
             found[partition] += entries
         await self._release([pair for pair, entries in zip(wanted, replies, strict=True) if not entries])
-        return await self._sorted(found.items())
+        return await self._pointers(found.items())
 
     async def _release(self, gone: Sequence[tuple[int, bytes]]) -> None:
-        """Take ids without an entry off the pending list: XCLAIM of a deleted entry does so (server 7.0)."""
-        for partition, id in gone:
-            logger.warning("feed %s: pending pointer %s is gone from it", self._keys.feed(partition), id.decode())
-        claim = [("XCLAIM", self._keys.feed(p), GROUP, self.consumer, 0, id, "JUSTID") for p, id in gone]
+        """Take ids without an entry off the pending list. Not by XACK: XCLAIM does it only while the entry is gone."""
+        for partition, found in groupby(gone, key=lambda pair: pair[0]):
+            self._report_gone(partition, [id for _, id in found])
+        claim = [("XCLAIM", self._feeds[p], GROUP, self.consumer, 0, id, "JUSTID") for p, id in gone]
         settled(await self._commands.pipeline(claim))
 
-    async def _sorted(self, found: Iterable[tuple[int, list[Any]]]) -> dict[int, Batch]:
+    def _report_gone(self, partition: int, ids: Sequence[bytes]) -> None:
+        if ids:
+            feed, first = self._feeds[partition], ids[0].decode()
+            logger.warning("feed %s: %d pending pointers are gone from it, the first is %s", feed, len(ids), first)
+
+    async def _pointers(self, found: Iterable[tuple[int, list[Any]]]) -> dict[int, Batch]:
         """Entries as pointers by partition; one that points nowhere is reported and acknowledged."""
         batches: dict[int, Batch] = {}
         foreign: list[Command] = []
@@ -87,9 +112,9 @@ class Feeds:
             batch: Batch = []
             for id, fields in entries:
                 try:
-                    batch.append(_pointer(id, fields))
+                    batch.append(self._pointer(partition, id, fields))
                 except (KeyError, ValueError) as error:
-                    feed = self._keys.feed(partition)
+                    feed = self._feeds[partition]
                     logger.warning("feed %s: entry %s is no pointer: %r", feed, id.decode(), error)
                     foreign.append(("XACK", feed, GROUP, id))
             if batch:
@@ -97,12 +122,11 @@ class Feeds:
         settled(await self._commands.pipeline(foreign))
         return batches
 
-
-def is_group_missing(error: BaseException) -> bool:
-    """Whether the server says that a feed or its group is gone (FLUSHALL, DEL, eviction)."""
-    return isinstance(error, ResponseError) and str(error).startswith("NOGROUP")
-
-
-def _pointer(id: bytes, fields: Sequence[bytes]) -> Pointer:
-    named = dict(zip(fields[::2], fields[1::2], strict=True))
-    return Pointer(id, named[b"s"].decode(), Position.parse(named[b"i"]), named[b"o"], named[b"t"].decode())
+    def _pointer(self, partition: int, id: bytes, fields: Sequence[bytes]) -> Pointer:
+        named = dict(zip(fields[::2], fields[1::2], strict=True))
+        session, position = named[b"s"].decode(), Position.parse(named[b"i"])
+        if self._keys.partition(session) != partition:
+            raise ValueError(f"session {session!r} has another feed")
+        if position.seq < 0:
+            raise ValueError(f"{position} is the position of no event")
+        return Pointer(id, session, position, named[b"o"], named[b"t"].decode())

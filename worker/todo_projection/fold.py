@@ -12,6 +12,14 @@ from todo_write.events import Event, Position
 REASON_LENGTH_MAX = 200
 
 
+class CorruptCell(ValueError):
+    """A stored value or state that its unit can't read back; ``key`` names the unit, to be folded from the start."""
+
+    def __init__(self, key: str, error: Exception) -> None:
+        super().__init__(f"unit {key} can't read what is stored: {error!r}")
+        self.key = key
+
+
 class Fold:
     """Folds events after ``after`` (a seq; -1 from the start) into a unit's cell.
 
@@ -32,15 +40,17 @@ class Fold:
         self._mark = before.mark if before else None
 
     def take(self, epoch: int, event: Event) -> None:
-        """Fold one event; events come in the order of the log, those already folded or not handled are passed over."""
+        """Fold one event; events come in the order of the log, those already folded or not handled are passed over.
+
+        Raises CorruptCell when the cell it began with can't be read.
+        """
         if event.seq <= self.after or event.type not in self.unit.handles:
             return
         state = self.state
         try:
             after = self.unit.apply(state, event)
         except Exception as error:  # noqa: BLE001 - whatever a unit raises, the event is poison to it
-            since = event.time if self._mark is None else self._mark.since
-            self.mark(Mark(event.seq, str(error)[:REASON_LENGTH_MAX] or type(error).__name__, since), event.time)
+            self._skip(event.seq, error, event.time)
             self._at = Position(epoch, event.seq)
             return
         heals = self._mark is not None and event.type in self.unit.heals_on
@@ -50,24 +60,48 @@ class Fold:
         self._mark = None if heals else self._mark
         self.changed, self.time = True, event.time
 
-    def mark(self, mark: Mark, time: int) -> None:
-        """Mark the cell at ``time`` (epoch ms); its value stays."""
-        self._mark, self.changed, self.time = mark, True, time
-
     @property
     def state(self) -> Any:
-        """The unit's state so far, read from the cell when first needed."""
+        """The unit's state so far, read from the cell when first needed; raises CorruptCell."""
         if self._state is _UNREAD:
-            before = self._before
-            self._state = self.unit.init() if before is None else self.unit.decode(before.state or before.value)
+            self._state = self._stored_state()
         return self._state
 
     def cell(self) -> Cell:
-        """The cell as it is to be stored; the very one it began with when nothing changed."""
+        """The cell as it is to be stored; the very one it began with when nothing changed. Raises CorruptCell.
+
+        A state that can't be written down is as poison as an event that can't be applied: the stored one stays, marked.
+        """
         if self._before is not None and not self.changed:
             return self._before
-        value, state = msgspec.json.encode(self.unit.view(self.state)), self.unit.encode(self.state)
-        return Cell(value, self._at, self.unit.state_version, None if state == value else state, self._mark)
+        state = self.state
+        try:
+            value, raw = self._encoded(state)
+        except Exception as error:  # noqa: BLE001 - whatever a unit raises
+            self._skip(self._at.seq if self._at else -1, error, self.time)
+            value, raw = self._encoded(self._stored_state())
+        return Cell(value, self._at, self.unit.state_version, None if raw == value else raw, self._mark)
+
+    def _skip(self, seq: int, error: Exception, time: int) -> None:
+        reason = str(error)[:REASON_LENGTH_MAX] or type(error).__name__
+        self._mark, self.changed, self.time = marked(self._mark, seq, reason, time), True, time
+
+    def _stored_state(self) -> Any:
+        if self._before is None:
+            return self.unit.init()
+        try:
+            stored = self._before.value if self._before.state is None else self._before.state
+            return self.unit.decode(stored)
+        except Exception as error:
+            raise CorruptCell(self.unit.key, error) from error
+
+    def _encoded(self, state: Any) -> tuple[bytes, bytes]:
+        return msgspec.json.encode(self.unit.view(state)), self.unit.encode(state)
+
+
+def marked(before: Mark | None, seq: int, reason: str, time: int) -> Mark:
+    """A mark for what is missing at ``seq``, found at ``time`` (epoch ms), in the place of one that may stand."""
+    return Mark(seq, reason, time if before is None else before.since)
 
 
 _UNREAD = object()

@@ -2,23 +2,25 @@
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from redis.exceptions import ResponseError
 
-from todo_projection.span import Span
+from todo_projection.advance import Need
+from todo_projection.span import Gap, Span
 from todo_projection.wire import Command, Wire
-from todo_write.events import Entry, Event, Keys, Position, Unsound, decode_entry
+from todo_write.events import Event, Keys, Position, Unsound, decode_entry
 
-PAGE_EVENTS = 500
+PAGE_EVENTS_FIRST = 64
+PAGE_EVENTS_MAX = 1000
+PAGE_BYTES = 4 * 1024 * 1024  # what a page aims at; a page is one event at least
 
 
-class Gap(Exception):
-    """The log does not hold, without a hole and in one epoch what is to be folded; ``seq`` is the first one missing."""
+class Found(NamedTuple):
+    """Events in order. ``whole``: all that were needed; else what comes after the last of them is still to be read."""
 
-    def __init__(self, seq: int, text: str) -> None:
-        super().__init__(text)
-        self.seq = seq
+    events: list[Event]
+    whole: bool
 
 
 class History:
@@ -28,41 +30,87 @@ class History:
         self._wire = wire
         self._keys = keys
 
-    async def fetch(self, wanted: Iterable[tuple[Span, Sequence[int]]]) -> dict[str, list[Event]]:
-        """The events at these seqs of each span's epoch, by session, in one round trip; missing ones are left out."""
+    async def fetch(self, needs: Iterable[Need]) -> list[Found]:
+        """What was found for each need, in one round trip; for a long one that is only the first page.
+
+        Where something is missing, nothing is found: ``pages`` tells what.
+        """
+        needs = list(needs)
         reads: list[Command] = []
-        found: dict[str, list[Event]] = {}
-        owners: list[str] = []
-        for span, seqs in wanted:
-            found[span.session] = []
-            for first, last in _runs(seqs):
-                epoch = span.last.epoch
-                reads.append(("XRANGE", self._keys.log(span.session), f"{epoch}-{first}", f"{epoch}-{last}"))
-                owners.append(span.session)
-        for session, reply in zip(owners, await self._wire.pipeline(reads), strict=True):
-            found[session] += (entry.event for entry in _entries(reply))
-        return found
+        counts: list[int] = []
+        for need in needs:
+            ranges = self._ranges(need)
+            reads += ranges
+            counts.append(len(ranges))
+        replies = iter(await self._wire.pipeline(reads))
+        return [_found(need, [next(replies) for _ in range(count)]) for need, count in zip(needs, counts, strict=True)]
 
-    async def events(self, span: Span, after: int) -> AsyncIterator[Event]:
-        """Every event of the span's epoch after seq ``after`` up to its last, page by page; raises Gap."""
-        key, epoch, expected = self._keys.log(span.session), span.last.epoch, after + 1
-        while expected <= span.last.seq:
-            start, end = f"{epoch}-{expected}", str(span.last)
-            (reply,) = await self._wire.pipeline([("XRANGE", key, start, end, "COUNT", PAGE_EVENTS)])
-            first = expected
-            for position, _, event in _entries(reply):
-                if position != Position(epoch, expected):
-                    raise Gap(expected, f"event {expected} is missing from the log; {position} comes next")
-                expected += 1
-                yield event
-            if expected == first:
-                raise Gap(expected, f"event {expected} is missing from the log or is not one")
+    async def pages(self, span: Span, after: int) -> AsyncIterator[list[Event]]:
+        """Every event of the span's epoch after seq ``after`` up to its last, in pages of bounded size; raises Gap."""
+        count = PAGE_EVENTS_FIRST
+        while after < span.last.seq:
+            (reply,) = await self._wire.pipeline([self._page(span, after, count)])
+            page = _contiguous(_raw(reply), span.last.epoch, after + 1)
+            if not page:
+                raise _gap(_raw(reply), span.last.epoch, after + 1)
+            yield page
+            after = page[-1].seq
+            mean_bytes = sum(memoryview(event.data).nbytes for event in page) // len(page) + 1
+            count = max(1, min(PAGE_BYTES // mean_bytes, PAGE_EVENTS_MAX))
 
-    def check(self, span: Span, events: Sequence[Event], wanted: Sequence[int]) -> None:
-        """Raise Gap when an event that was asked for is not there."""
-        if len(events) != len(wanted):
-            seq = min(set(wanted) - {event.seq for event in events})
-            raise Gap(seq, f"event {seq} of epoch {span.last.epoch} is missing from the log")
+    def _ranges(self, need: Need) -> list[Command]:
+        span, after, seqs = need
+        if seqs is None:
+            return [self._page(span, after, PAGE_EVENTS_FIRST)]
+        log, epoch = self._keys.log(span.session), span.last.epoch
+        ranges: list[Command] = []
+        if after < 0:  # a log that begins otherwise than with event 0 is foreign
+            ranges.append(("XRANGE", log, "-", f"{epoch}-0", "COUNT", 1))
+            seqs = seqs[1:] if seqs and seqs[0] == 0 else seqs
+        return ranges + [("XRANGE", log, f"{epoch}-{first}", f"{epoch}-{last}") for first, last in _runs(seqs)]
+
+    def _page(self, span: Span, after: int, count: int) -> Command:
+        start = "-" if after < 0 else f"{span.last.epoch}-{after + 1}"
+        return ("XRANGE", self._keys.log(span.session), start, str(span.last), "COUNT", count)
+
+
+def _found(need: Need, replies: Sequence[Any]) -> Found:
+    span, after, seqs = need
+    epoch = span.last.epoch
+    if seqs is None:
+        events = _contiguous(_raw(replies[0]), epoch, after + 1)
+        return Found(events, whole=bool(events) and events[-1].seq == span.last.seq)
+    entries = [entry for reply in replies for entry in _raw(reply)]
+    expected = seqs if after >= 0 or (seqs and seqs[0] == 0) else [0, *seqs]
+    try:
+        found = [decode_entry(id, fields) for id, fields in entries]
+    except Unsound:
+        return Found([], whole=False)
+    if [entry.position for entry in found] != [Position(epoch, seq) for seq in expected]:
+        return Found([], whole=False)
+    return Found([entry.event for entry in found[len(expected) - len(seqs) :]], whole=True)
+
+
+def _contiguous(entries: Sequence[Any], epoch: int, first: int) -> list[Event]:
+    """The events from seq ``first`` on, up to the first entry that is none or stands elsewhere."""
+    events: list[Event] = []
+    for id, fields in entries:
+        try:
+            position, _, event = decode_entry(id, fields)
+        except Unsound:
+            break
+        if position != Position(epoch, first + len(events)):
+            break
+        events.append(event)
+    return events
+
+
+def _gap(entries: Sequence[Any], epoch: int, seq: int) -> Gap:
+    if entries and entries[0][0] == b"%d-%d" % (epoch, seq):
+        return Gap(seq, f"what stands at {seq} in the log is no event")
+    if seq == 0:
+        return Gap(seq, f"the log does not begin with event 0 of epoch {epoch}")
+    return Gap(seq, f"event {seq} is missing from the log")
 
 
 def _runs(seqs: Sequence[int]) -> Iterable[tuple[int, int]]:
@@ -72,15 +120,10 @@ def _runs(seqs: Sequence[int]) -> Iterable[tuple[int, int]]:
         yield members[0], members[-1]
 
 
-def _entries(reply: Any) -> Iterable[Entry]:
-    """Entries of a reply; an unreadable one, or a key that is no stream, ends them, which the caller sees as a gap."""
+def _raw(reply: Any) -> Sequence[Any]:
+    """Entries of a reply; a key that is no stream holds none, which the caller sees as a gap."""
     if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
-        return
+        return ()
     if isinstance(reply, Exception):
         raise reply
-    for id, fields in reply:
-        try:
-            entry = decode_entry(id, fields)
-        except Unsound:
-            return
-        yield entry
+    return cast("Sequence[Any]", reply)

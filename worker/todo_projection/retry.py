@@ -13,6 +13,11 @@ WAIT_S_MAX = 5.0
 
 T = TypeVar("T")
 
+
+class Contended(RedisError):
+    """Sessions changed under every try to commit them; their pointers stay pending, and a later step tries again."""
+
+
 logger = logging.getLogger(__name__)
 
 # Everything a server or the way to it can answer: refused, silent, loading, full, read only, group gone, no permission.

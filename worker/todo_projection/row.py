@@ -57,6 +57,10 @@ class Row(msgspec.Struct, frozen=True):
         )
 
 
+# Stands for a key of another type. No etag is ever this one, so a commit over it tells the type, or is a conflict.
+WRONG_TYPE = Row(etag="-")
+
+
 def decode_row(session: str, fields: Mapping[bytes, bytes]) -> Row:
     """A row from its hash fields; raises CorruptRow."""
     if not fields:

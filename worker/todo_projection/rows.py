@@ -2,13 +2,13 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redis.exceptions import ResponseError
 
-from todo_projection.frames import Baseline
-from todo_projection.row import CorruptRow, Row, decode_row
+from todo_projection.frames import Baseline, Rev
+from todo_projection.row import WRONG_TYPE, CorruptRow, Row, decode_row
 from todo_projection.wire import Wire
 from todo_write.events import Keys
 
@@ -85,9 +85,12 @@ async def read_baseline(wire: Wire, keys: Keys, session: str) -> Baseline:
 
 
 def row_of(session: str, reply: Any) -> Row:
-    """A row from a pipeline's reply; one that can't be read counts as none with a known etag. Raises redis errors."""
+    """A row from a pipeline's reply, WRONG_TYPE for a key of another type; raises redis errors.
+
+    Of a row that can't be read only etag and rev are known: it is folded again, and its rev goes on rising.
+    """
     if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
-        return Row()  # the commit finds it out again, marks the session and goes on with the others
+        return WRONG_TYPE
     if isinstance(reply, Exception):
         raise reply
     fields = _fields(reply)
@@ -95,12 +98,23 @@ def row_of(session: str, reply: Any) -> Row:
         return decode_row(session, fields)
     except CorruptRow as error:
         logger.warning("%s; its units are folded again from the start of the log", error)
-        return Row(etag=fields.get(b"etag", b"").decode("utf-8", "replace"))
+        return Row(etag=_text(fields, b"etag"), rev=_rev(fields))
 
 
 def _fields(reply: Any) -> dict[bytes, bytes]:
     """A hash reply, flat (RESP2), as a mapping."""
     return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def _rev(fields: Mapping[bytes, bytes]) -> Rev | None:
+    try:
+        return Rev.parse(fields.get(b"rev", b""))
+    except ValueError:
+        return None
+
+
+def _text(fields: Mapping[bytes, bytes], name: bytes) -> str:
+    return fields.get(name, b"").decode("utf-8", "surrogateescape")
 
 
 def _size(row: Row) -> int:

@@ -21,6 +21,17 @@ class Pointer(NamedTuple):
         return int(self.id.partition(b"-")[0])
 
 
+class Gap(Exception):
+    """The log does not hold, whole and in one epoch, what is to be folded; ``seq`` is the first event missing.
+
+    The text depends on the log at that place alone, so that every later look at it gives the same.
+    """
+
+    def __init__(self, seq: int, text: str) -> None:
+        super().__init__(text)
+        self.seq = seq
+
+
 class Span:
     """The pointers of one session in one batch, and what they say of its newest log.
 

@@ -1,6 +1,7 @@
 """The wire of a worker process: replies as the server sent them, errors in their places, nothing repeated unasked."""
 
 from collections.abc import Callable, Sequence
+from hashlib import sha1
 from importlib.resources import files
 from typing import Any, cast
 
@@ -70,41 +71,27 @@ class Wire:
 
 
 class Script:
-    """A Lua script shipped with the package, called by its hash and sent whole where the server forgot it."""
+    """A Lua script shipped with the package, called by its hash and sent whole where the server does not know it."""
 
     def __init__(self, name: str) -> None:
         self.source = files("todo_projection").joinpath(f"{name}.lua").read_bytes()
-        self._sha: bytes | None = None
-
-    async def load(self, wire: Wire) -> bytes:
-        """Make the script known to the server; returns its hash."""
-        sha = cast("bytes", await wire.command("SCRIPT LOAD", self.source))
-        self._sha = sha
-        return sha
-
-    async def call(self, wire: Wire, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Run the script once and return its reply; raises its error."""
-        (reply,) = await self.call_all(wire, [(keys, args)])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+        self.sha = sha1(self.source, usedforsecurity=False).hexdigest()
 
     async def call_all(self, wire: Wire, calls: Sequence[Call]) -> list[Any]:
         """Run the script once for each call, in one round trip; an error stands in the place of its reply.
 
         A call is repeated only where the server says that it did not know the script, so did nothing.
         """
-        replies = await self._send(wire, calls)
+        replies = await self._send(wire, "EVALSHA", self.sha, calls)
         unknown = [n for n, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if unknown:
-            await self.load(wire)
-            for n, reply in zip(unknown, await self._send(wire, [calls[n] for n in unknown]), strict=True):
+            again = await self._send(wire, "EVAL", self.source, [calls[n] for n in unknown])
+            for n, reply in zip(unknown, again, strict=True):
                 replies[n] = reply
         return replies
 
-    async def _send(self, wire: Wire, calls: Sequence[Call]) -> list[Any]:
-        sha = self._sha or await self.load(wire)
-        return await wire.pipeline([("EVALSHA", sha, len(keys), *keys, *args) for keys, args in calls])
+    async def _send(self, wire: Wire, command: str, script: str | bytes, calls: Sequence[Call]) -> list[Any]:
+        return await wire.pipeline([(command, script, len(keys), *keys, *args) for keys, args in calls])
 
 
 def settled(replies: Sequence[Any]) -> Sequence[Any]:

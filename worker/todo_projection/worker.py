@@ -6,25 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from todo_projection.advance import Outdated
 from todo_projection.beats import BEATS_MISSED_MAX, STEPPED_DOWN, WORKING, Beats, read_beats, server_time, worker_name
 from todo_projection.feed import Batch, Feeds
-from todo_projection.projector import Outdated, Projector
-from todo_projection.retry import Unavailable, patiently
+from todo_projection.projector import Projector
+from todo_projection.retry import Contended, Unavailable, patiently
 from todo_projection.rows import Rows
 from todo_projection.settings import Settings
 from todo_projection.span import Pointer
 from todo_projection.unit import Unit
-from todo_projection.wire import BLOCK_SLACK_S, Script, Wire, settled
-from todo_write.events import GROUP, Keys
+from todo_projection.wire import BLOCK_SLACK_S, Wire
+from todo_write.events import Keys
 from todo_write.log import connect
 
-STEP_POINTERS_MAX = 4096
+STEP_WEIGHT_MAX = 4096
+HANDLED_WEIGHT = 8  # against 1 of an event whose data is not read: 512 of them are 128 MiB at the very worst
 CONFLICT_TRIES_MAX = 10
 LEAVE_S = 1.0
 
 logger = logging.getLogger(__name__)
-
-_retire = Script("retire")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,10 @@ class Worker:
         self._reads = Wire(settings.redis_url, timeout_s=settings.block_ms / 1000 + BLOCK_SLACK_S)
         self._stop = asyncio.Event()
         self._parts: Parts | None = None
+        self._assembled = asyncio.Event()
         self._recovering = True
-        self._claim_at = 0.0
+        self._sweep: dict[int, bytes] | None = None
+        self._sweep_at = 0.0
         self._stepped_down = ""
         self.in_hand = 0
 
@@ -82,12 +84,11 @@ class Worker:
         try:
             parts = self._parts or await self._assemble()
             if self._stepped_down:
-                await asyncio.wait_for(self._stop.wait(), None)
+                await self._stop.wait()
             elif self._recovering:
-                await parts.feeds.ensure_groups()
-                self._recovering = await self._project(parts, await parts.feeds.own_pending()) > 0
-            elif asyncio.get_running_loop().time() >= self._claim_at:
-                await self._claim(parts)
+                await self._recover(parts)
+            elif self._sweep is not None or asyncio.get_running_loop().time() >= self._sweep_at:
+                await self._take_over(parts)
             else:
                 count, block = self._settings.batch_max, self._settings.block_ms
                 await self._project(parts, await parts.feeds.read(count_max=count, block_ms=block))
@@ -95,68 +96,85 @@ class Worker:
             self._stepped_down = str(outdated)
             logger.error("stepping down: %s; upgrade this worker", outdated)  # noqa: TRY400 - the message says it all
         except BaseException:
-            self._recovering = True
+            self._recovering, self._sweep, self._sweep_at = True, None, 0.0
             raise
 
     async def _assemble(self) -> Parts:
-        keys = await self._client.keys()
+        keys, publish = await self._client.keys(), await self._client.publish_command()
         rows = Rows(self._commands, keys)
         versions = {unit.key: unit.state_version for unit in self._units}
         self._parts = Parts(
             keys=keys,
             feeds=Feeds(self._reads, self._commands, keys, self.name),
             rows=rows,
-            projector=Projector(self._commands, keys, self._units, rows),
+            projector=Projector(self._commands, keys, self._units, rows, publish=publish),
             beats=Beats(self._commands, keys, self.name, versions),
         )
-        await self._parts.beats.beat()
+        self._assembled.set()
         logger.info("worker %s: redis at %s, %d partitions", self.name, self._client.address, keys.partitions)
         return self._parts
 
-    async def _claim(self, parts: Parts) -> None:
-        """Take over what workers that died left behind, then clean up after them."""
-        await self._project(parts, await parts.feeds.claim(idle_ms_min=self._settings.claim_idle_ms))
+    async def _recover(self, parts: Parts) -> None:
+        """Do again what this worker had in hand when something went wrong, a page a step."""
+        await parts.feeds.ensure_groups()
+        pending = await parts.feeds.own_pending()
+        self._recovering = False
+        if await self._project(parts, pending):
+            self._recovering = True
+
+    async def _take_over(self, parts: Parts) -> None:
+        """Take over what has been pending for long, a page a step; then clean up after workers that died."""
+        claimed = await parts.feeds.claim(self._sweep, idle_ms_min=self._settings.claim_idle_ms)
+        await self._project(parts, claimed.batches)
+        self._sweep = claimed.cursors or None
+        if self._sweep is None:
+            await self._clean_up(parts)
+            self._sweep_at = asyncio.get_running_loop().time() + self._settings.claim_idle_ms / 2000
+
+    async def _clean_up(self, parts: Parts) -> None:
         beats, now = await read_beats(self._commands, parts.keys), await server_time(self._commands)
         dead = {name for name, beat in beats.items() if now - beat.at > self._settings.beat_ms * BEATS_MISSED_MAX}
-        alive = [name for name in (*beats, self.name) if name not in dead]
-        left = await _retire.call_all(
-            self._commands, [([parts.keys.feed(p)], [GROUP, *alive]) for p in range(parts.keys.partitions)]
-        )
-        if dead and not any(settled(left)):
+        none_left = await parts.feeds.retire({*beats, self.name} - dead)
+        if dead and none_left:
             await self._commands.command("HDEL", parts.keys.workers, *dead)
-        self._claim_at = asyncio.get_running_loop().time() + self._settings.claim_idle_ms / 2000
 
     async def _project(self, parts: Parts, batches: Mapping[int, Batch]) -> int:
-        """Project batches in steps of bounded size, conflicts again from the rows as they then are; returns commits."""
-        committed, left = 0, 0
+        """Project batches in steps of bounded size; returns how many pointers are done with. Raises Contended."""
+        done = 0
         self.in_hand = sum(map(len, batches.values()))
-        for step in _steps(batches):
-            pending: Mapping[int, Sequence[Pointer]] = step
-            for _ in range(CONFLICT_TRIES_MAX):
-                outcome = await parts.projector.project(pending)
-                committed += outcome.committed
-                self.in_hand -= outcome.committed
-                if outcome.rewound:
-                    parts.rows.forget_all()
-                    self._recovering = True
-                pending = outcome.conflicts
-                if not pending:
-                    break
-            else:
+        for step in _steps(batches, parts.projector.handles):
+            done += await self._project_step(parts, step)
+        self.in_hand = 0
+        return done
+
+    async def _project_step(self, parts: Parts, pending: Mapping[int, Sequence[Pointer]]) -> int:
+        """One step; conflicts again, from the rows as they then are."""
+        done = 0
+        for _ in range(CONFLICT_TRIES_MAX):
+            outcome = await parts.projector.project(pending)
+            done += outcome.committed
+            self.in_hand -= outcome.committed
+            if outcome.rewound:
+                feeds = ", ".join(parts.keys.feed(partition) for partition in outcome.rewound)
+                logger.info("%s: what was read there is gone or done by others; looking again", feeds)
+                parts.rows.forget_all()
                 self._recovering = True
-                left += sum(map(len, pending.values()))
-        self.in_hand = left
-        return committed
+            pending = outcome.conflicts
+            if not pending:
+                return done
+        sessions = {pointer.session for batch in pending.values() for pointer in batch}
+        raise Contended(
+            f"{len(sessions)} sessions changed under each of {CONFLICT_TRIES_MAX} tries: {min(sessions)!r} …"
+        )
 
     async def _keep_beating(self) -> None:
-        while True:
-            await asyncio.sleep(self._settings.beat_ms / 1000)
-            if self._parts is None:
-                continue
+        await self._assembled.wait()
+        while self._parts is not None:
             try:
                 await self._parts.beats.beat(STEPPED_DOWN if self._stepped_down else WORKING, self._stepped_down)
             except Unavailable as error:
                 logger.debug("beat missed: %s", error)  # the step meets the same server and says so loudly
+            await asyncio.sleep(self._settings.beat_ms / 1000)
 
     async def _leave(self) -> None:
         """Take beat and empty consumers away, as far as the server lets us, and close the connections."""
@@ -164,21 +182,24 @@ class Worker:
             if self._parts is not None:
                 async with asyncio.timeout(LEAVE_S):
                     await self._parts.beats.withdraw()
+                    await self._parts.feeds.retire(await read_beats(self._commands, self._parts.keys))
         for wire in (self._commands, self._reads, self._client):
             await wire.aclose()
 
 
-def _steps(batches: Mapping[int, Batch]) -> Iterator[dict[int, Sequence[Pointer]]]:
-    """Batches in steps of at most ``STEP_POINTERS_MAX`` pointers, each partition in order."""
+def _steps(batches: Mapping[int, Batch], handles: frozenset[str]) -> Iterator[dict[int, Sequence[Pointer]]]:
+    """Batches in steps of at most ``STEP_WEIGHT_MAX``, by what has to be held at once; each partition in order."""
     step: dict[int, Sequence[Pointer]] = {}
-    size = 0
+    weight = 0
     for partition, batch in batches.items():
-        for start in range(0, len(batch), STEP_POINTERS_MAX):
-            piece = batch[start : start + STEP_POINTERS_MAX]
-            if step and (size + len(piece) > STEP_POINTERS_MAX or partition in step):
+        start = 0
+        for end, pointer in enumerate(batch, 1):
+            weight += HANDLED_WEIGHT if pointer.type in handles else 1
+            if weight >= STEP_WEIGHT_MAX:
+                step[partition] = batch[start:end]
                 yield step
-                step, size = {}, 0
-            step[partition] = piece
-            size += len(piece)
+                step, weight, start = {}, 0, end
+        if start < len(batch):
+            step[partition] = batch[start:]
     if step:
         yield step

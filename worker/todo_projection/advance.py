@@ -1,0 +1,86 @@
+"""How each row of a batch gets on, by what the row says and what the pointers say. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from todo_projection.fold import Fold
+from todo_projection.row import WRONG_TYPE, Cell, Row
+from todo_projection.span import Span
+from todo_projection.unit import Unit
+
+
+class Outdated(Exception):
+    """A row holds a unit that is not mounted here, or a newer version of one: this worker must step down."""
+
+
+class Need(NamedTuple):
+    """What a fold needs of a log: of all events after seq ``after`` up to the span's last, those at ``seqs``.
+
+    ``seqs`` None: all of them are to be looked at.
+    """
+
+    span: Span
+    after: int
+    seqs: Sequence[int] | None
+
+
+class Advance(NamedTuple):
+    """How a row gets to its span's last event.
+
+    ``after`` is the seq up to which its units are folded (-1: none of this log is); those in ``refolds`` begin from the
+    start of the log all the same. ``need`` None: the row is there already, and only pointers are to be acknowledged.
+    """
+
+    span: Span
+    row: Row
+    after: int = -1
+    refolds: frozenset[str] = frozenset()
+    need: Need | None = None
+
+    def refolding(self, key: str) -> "Advance":
+        """The same, with one more unit from the start."""
+        return self._replace(refolds=self.refolds | {key}, need=Need(self.span, -1, None))
+
+
+class Mounted:
+    """The mounted units as a whole: their ``versions`` by key, and the types of events that any of them ``handles``."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self.units = units
+        self.versions: Mapping[str, int] = {unit.key: unit.state_version for unit in units}
+        self.handles = frozenset[str]().union(*(unit.handles for unit in units))
+
+    def advance(self, span: Span, row: Row) -> Advance:
+        """How the row gets on; raises Outdated."""
+        if row is WRONG_TYPE or (row.position is not None and row.position >= span.last):
+            return Advance(span, row)
+        lacking = self._lacking(row)
+        if not row.exists or row.position is None or row.position.epoch != span.last.epoch:
+            return Advance(span, row, need=Need(span, -1, self._pointed(span, -1)))
+        after = row.position.seq
+        need = Need(span, -1, None) if lacking else Need(span, after, self._pointed(span, after))
+        return Advance(span, row, after, lacking, need)
+
+    def folds(self, advance: Advance) -> list[Fold]:
+        """A fold of each unit, to begin where the advance says."""
+        row, epoch = advance.row, advance.span.last.epoch
+        cells = row.cells if row.position is not None and row.position.epoch == epoch else dict[str, Cell]()
+        return [
+            Fold(unit, None, -1) if unit.key in advance.refolds else Fold(unit, cells.get(unit.key), advance.after)
+            for unit in self.units
+        ]
+
+    def _pointed(self, span: Span, after: int) -> list[int] | None:
+        """Seqs of the handled events after ``after``; None where the pointers leave out some event, of any type."""
+        if not span.whole_after(after):
+            return None
+        return sorted(seq for seq, type in span.types.items() if seq > after and type in self.handles)
+
+    def _lacking(self, row: Row) -> frozenset[str]:
+        """Mounted units that the stored row lacks or holds in a lower version; raises Outdated for the reverse."""
+        if not row.exists or row.versions == self.versions:
+            return frozenset()
+        ahead = {key: version for key, version in row.versions.items() if version > self.versions.get(key, 0)}
+        if ahead:
+            raise Outdated(f"a row holds units {ahead}; mounted here: {dict(self.versions)}")
+        return frozenset(key for key, version in self.versions.items() if row.versions.get(key) != version)

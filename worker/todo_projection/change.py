@@ -1,0 +1,176 @@
+"""What a fold changes: fields of the row, frames, entries of the indexes. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from todo_projection.fold import Fold, marked
+from todo_projection.frames import Frame, Mark, Rev, encode
+from todo_projection.row import Cell, Row, cell_fields, encode_versions
+from todo_projection.span import Gap, Pointer, Span
+from todo_projection.unit import Unit
+from todo_write.events import Position, token
+
+
+@dataclass(slots=True)
+class Change:
+    """What is to be written for one session, provided that its row's etag is still ``etag``.
+
+    ``recent_ms``, ``working`` and ``mark`` leave their index alone when ''; '-' removes the session from it. ``after``
+    is the row as it will stand; None when only pointers are acknowledged.
+    """
+
+    session: str
+    etag: str
+    pointers: Sequence[Pointer]
+    after: Row | None = None
+    recent_ms: str = ""
+    working: str = ""
+    mark: str = ""
+    set: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    remove: Sequence[str] = ()
+    frames: Sequence[bytes] = ()
+
+
+def acknowledged(span: Span, row: Row) -> Change:
+    """Nothing but the pointers: the row is where they point, or beyond."""
+    return Change(span.session, row.etag, span.pointers)
+
+
+def folded(span: Span, row: Row, folds: Sequence[Fold], versions: Mapping[str, int]) -> Change:
+    """What folds up to the span's last event make of a row; ``versions`` of all mounted units. Raises CorruptCell."""
+    return _change(span, row, [_Turned(fold.unit, fold.cell(), fold.time) for fold in folds], span.last, versions)
+
+
+def unfoldable(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[str, int], gap: Gap) -> Change:
+    """A mark on every stored unit, for a log that can't be folded; position and values stay where they are.
+
+    A row that is not there yet is made, without a value of any event.
+    """
+    position, stored, covered = row.position, row.cells, row.versions
+    if not row.exists or position is None:
+        position, covered = Position(span.last.epoch, -1), versions
+        stored = {unit.key: Fold(unit, None, -1).cell() for unit in units}
+    turned = [
+        _Turned(unit, _with_mark(stored[unit.key], gap, span.time_ms), span.time_ms)
+        for unit in units
+        if unit.key in stored
+    ]
+    return _change(span, row, turned, position, covered)
+
+
+class _Turned(NamedTuple):
+    """A unit, its cell as it will stand, and the time (epoch ms) of what made it so."""
+
+    unit: Unit
+    cell: Cell
+    time: int
+
+
+def _with_mark(cell: Cell, gap: Gap, time: int) -> Cell:
+    if cell.mark is not None and (cell.mark.seq, cell.mark.reason) == (gap.seq, str(gap)):
+        return cell
+    return msgspec.structs.replace(cell, mark=marked(cell.mark, gap.seq, str(gap), time))
+
+
+def _change(span: Span, row: Row, turned: Sequence[_Turned], position: Position, versions: Mapping[str, int]) -> Change:
+    etag = token()
+    told = [one for one in turned if one.unit.published and _is_news(row, one.unit.key, one.cell)]
+    rev = row.rev
+    if told or not row.exists:
+        rev = Rev(1 if rev is None else rev.n + 1, etag)
+    after = Row(etag, position, rev, {one.unit.key: one.cell for one in turned}, versions)
+    return Change(
+        span.session,
+        row.etag,
+        span.pointers,
+        after,
+        recent_ms=str(span.time_ms),
+        working=_working(row, after),
+        mark=_mark(row, after),
+        set=_set(row, after),
+        remove=_remove(row, after),
+        frames=[encode(_frame(span, one, after)) for one in told],
+    )
+
+
+def _is_news(row: Row, key: str, cell: Cell) -> bool:
+    """Whether readers must be told: value or mark is another, or an equal value was written by a newer event."""
+    before = row.cells.get(key)
+    if cell is before:
+        return False
+    value, mark = (b"null", None) if before is None else (before.value, before.mark)
+    if (cell.value, cell.mark) != (value, mark):
+        return True
+    return value != b"null" and cell.at is not None and (row.position is None or cell.at > row.position)
+
+
+def _set(row: Row, after: Row) -> dict[str, bytes]:
+    fields = {"etag": after.etag.encode(), "pos": str(after.position).encode()}
+    if after.rev is not None and after.rev != row.rev:
+        fields["rev"] = str(after.rev).encode()
+    if after.versions != row.versions:
+        fields["units"] = encode_versions(after.versions).encode()
+    for key, cell in after.cells.items():
+        before = row.cells.get(key)
+        if cell is not before:
+            stored = {} if before is None else cell_fields(key, before)[0]
+            fields.update((name, raw) for name, raw in cell_fields(key, cell)[0].items() if stored.get(name) != raw)
+    return fields
+
+
+def _remove(row: Row, after: Row) -> list[str]:
+    """Fields that must not stand any more; of a row that was not read, those nobody can know of."""
+    remove: list[str] = []
+    for key, cell in after.cells.items():
+        before = row.cells.get(key)
+        if cell is not before:
+            stored = {} if before is None else cell_fields(key, before)[0]
+            remove += [name for name in cell_fields(key, cell)[1] if before is None or name in stored]
+    return remove
+
+
+def _frame(span: Span, turned: _Turned, row: Row) -> Frame:
+    assert row.position is not None and row.rev is not None  # noqa: PT018, S101 - a change is always somewhere
+    cell = turned.cell
+    return Frame(
+        session_id=span.session,
+        key=turned.unit.key,
+        value=msgspec.Raw(cell.value),
+        seq=(cell.at or row.position).seq,
+        epoch=row.position.epoch,
+        rev=str(row.rev),
+        state_version=cell.version,
+        time=turned.time or span.time_ms,  # no event did it: the log that held the last value is gone
+        stale=msgspec.UNSET if cell.mark is None else cell.mark,
+    )
+
+
+def _working(row: Row, after: Row) -> str:
+    """Since when an item is in progress, for the index, as the unit ``board`` tells."""
+    cell = after.cells.get("board")
+    if cell is None or cell is row.cells.get("board"):
+        return ""
+    since = _since.decode(cell.value).since
+    return "-" if since is None else str(since)
+
+
+def _mark(row: Row, after: Row) -> str:
+    """What the index of stale sessions says; of a row that was not there, it may say anything so far."""
+    marks = _marks(after)
+    if row.exists and marks == _marks(row):
+        return ""
+    return msgspec.json.encode(marks).decode() if marks else "-"
+
+
+def _marks(row: Row) -> dict[str, Mark]:
+    return {key: cell.mark for key, cell in row.cells.items() if cell.mark is not None}
+
+
+class _Since(msgspec.Struct):
+    since: int | None = None
+
+
+_since = msgspec.json.Decoder(_Since)
