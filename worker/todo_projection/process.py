@@ -1,0 +1,49 @@
+"""A worker as a process: it works until a signal, and is gone when the time for ending is over."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from todo_projection.settings import Settings
+from todo_projection.signals import stopping
+from todo_projection.unit import Unit
+from todo_projection.worker import LEAVE_S, Worker
+
+logger = logging.getLogger(__name__)
+
+
+async def work(settings: Settings, units: Sequence[Unit]) -> None:
+    """Run a worker until SIGTERM or SIGINT, then let it finish within ``grace_ms``; a second signal ends it at once.
+
+    Raises LayoutMismatch. What was not committed in time stays pending, and the next worker takes it over.
+    """
+    worker = Worker(settings, units)
+    with stopping() as stop:
+        running = asyncio.create_task(worker.run())
+        asked, urged = asyncio.create_task(stop.asked.wait()), asyncio.create_task(stop.urged.wait())
+        try:
+            await asyncio.wait({running, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                logger.info("worker %s: asked to end; finishing the batch in hand", worker.name)
+                worker.stop()
+                grace_s = max(0.0, settings.grace_ms / 1000 - LEAVE_S)
+                await asyncio.wait({running, urged}, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+            await _end(running, worker)
+        finally:
+            asked.cancel()
+            urged.cancel()
+
+
+async def _end(running: asyncio.Task[None], worker: Worker) -> None:
+    if running.done():
+        await running
+        logger.info("worker %s: ended, nothing in hand", worker.name)
+        return
+    running.cancel()
+    await asyncio.wait({running})
+    logger.warning(
+        "worker %s: ended before it was done: %d events in hand were not committed; they stay pending in the feed, "
+        "and the next worker takes them over",
+        worker.name,
+        worker.in_hand,
+    )
