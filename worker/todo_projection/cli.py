@@ -1,0 +1,228 @@
+"""``todo-projection``: the operator's side, from the command line."""
+
+import asyncio
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+from rich.text import Text
+
+from todo_projection import frames, process
+from todo_projection import up as everything
+from todo_projection.child import NotStarted
+from todo_projection.embedded import NoServer
+from todo_projection.flags import with_settings
+from todo_projection.output import open_console, print_json, print_view, start_logging
+from todo_projection.plain import plain
+from todo_projection.row import CorruptRow
+from todo_projection.rows import read_baseline
+from todo_projection.sessions import Query, Sort, read_sessions
+from todo_projection.settings import InvalidSetting, Settings
+from todo_projection.signals import stopping
+from todo_projection.state import State
+from todo_projection.status import read_status
+from todo_projection.store import NoAnswer, ask, open_store
+from todo_projection.tables import sessions_table, status_view
+from todo_projection.unit import InvalidUnit, mounted_units
+from todo_projection.watch import Followed, read_baselines
+from todo_write.events import InvalidSession, check_session
+from todo_write.log import LayoutMismatch
+
+NO, USAGE, NO_ANSWER = 1, 2, 3
+READING = "2 wrong usage, setting or layout, 3 redis does not answer"
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+app = typer.Typer(
+    name="todo-projection",
+    help="The live plan of every agent: run workers, look at plans, see how the whole is doing.",
+    epilog="Exit codes: 0 done, 1 the answer is no, 2 wrong usage, setting or layout, 3 redis does not answer.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _notes(*examples: str, codes: str) -> str:
+    """The end of a command's help."""
+    shown = "\n".join(f"  todo-projection {example}" for example in examples)
+    return f"\b\nExamples:\n{shown}\n\nExit codes: {codes}."
+
+
+@app.command(
+    epilog=_notes("up", codes="0 ended by Ctrl-C or SIGTERM, 1 a part of it failed, 2 wrong setting or layout")
+)
+@with_settings("stuck_ms", "quiet_ms", "log_level")
+def up(settings: Settings) -> None:
+    """Start a worker and a dozen agents at work, and show their plans until Ctrl-C.
+
+    Without TODO_REDIS_URL it starts a server of its own, which is gone afterwards with all it held.
+    """
+    console = open_console()
+    start_logging(settings.log_level, console)
+    asyncio.run(everything.up(settings, console))
+
+
+@app.command(
+    epilog=_notes(
+        "worker",
+        "worker --redis-url redis://10.0.0.5:6379/0 --log-level debug",
+        codes="0 ended by SIGTERM or SIGINT, 2 wrong usage, setting or layout",
+    )
+)
+@with_settings("batch_max", "block_ms", "beat_ms", "claim_idle_ms", "grace_ms", "log_level")
+def worker(settings: Settings) -> None:
+    """Project the events of all sessions until told to end; run as many as you like.
+
+    While redis is away it waits, and says so on standard error.
+    """
+    start_logging(settings.log_level)
+    asyncio.run(process.work(settings, mounted_units()))
+
+
+@app.command(epilog=_notes("show s1", "show s1 | jq .values.todos", codes=f"0 shown, 1 unknown session, {READING}"))
+@with_settings()
+def show(settings: Settings, session: Annotated[str, typer.Argument(metavar="SESSION")]) -> None:
+    """Print the values of one session as JSON, all cut at one position of its log.
+
+    An unknown session, or one of which nothing is projected yet, has asOfSeq -1 and no values.
+    """
+    check_session(session)
+    try:
+        baseline = asyncio.run(ask(settings, lambda store: read_baseline(store.wire, store.keys, session)))
+    except CorruptRow as error:
+        _end(NO, str(error))
+    print_json(baseline, indented=True)
+    if baseline.epoch is None:
+        _end(NO, f"session {session!r} is unknown: nobody wrote to it, or no worker has projected it yet")
+
+
+@app.command(
+    epilog=_notes("sessions", "sessions --state stuck", "sessions --sort longest --json", codes=f"0 listed, {READING}")
+)
+@with_settings("stuck_ms", "quiet_ms")
+def sessions(
+    settings: Settings,
+    state: Annotated[State | None, typer.Option(help="Only sessions in this state.")] = None,
+    text: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only sessions with this in id, title, label or current task.")
+    ] = "",
+    sort: Annotated[Sort, typer.Option(help="By last event, or those longest in progress.")] = "recent",
+    limit: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="At most so many.")] = 50,
+    json: Json = False,
+) -> None:
+    """List sessions: how far their plan is, their current task, and their state.
+
+    unknown: nothing projected; cleared: no plan; empty: an empty list; done: all completed; stuck: an item in progress
+    for longer than TODO_STUCK_MS; quiet: no event for TODO_QUIET_MS; active: none of these.
+    """
+    query = Query(settings.stuck_ms, settings.quiet_ms, state, text, sort, limit)
+    listing = asyncio.run(ask(settings, lambda store: read_sessions(store.wire, store.keys, query)))
+    if json:
+        print_json(listing)
+        return
+    if listing.sessions:
+        print_view(sessions_table(listing.sessions, listing.now))
+    else:
+        print_view(Text("no session found; what waits to be projected: todo-projection status"))
+    for problem in listing.problems:
+        _say(problem)
+
+
+@app.command(
+    epilog=_notes(
+        "status",
+        "status --json",
+        "status --check --max-age 30 || alert",
+        codes=f"0 told, 1 --check found something, {READING}",
+    )
+)
+@with_settings("beat_ms")
+def status(
+    settings: Settings,
+    json: Json = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 when no worker works or the backlog is too old.")
+    ] = False,
+    max_age: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="The oldest a backlog may be.")] = 60.0,
+) -> None:
+    """Say what waits to be projected and for how long, which workers are there, and which sessions are marked stale."""
+    found = asyncio.run(ask(settings, lambda store: read_status(store.wire, store.keys, beat_ms=settings.beat_ms)))
+    if json:
+        print_json(found)
+    else:
+        print_view(status_view(found))
+    unwell = found.unwell(age_s_max=max_age) if check else []
+    if unwell:
+        _end(NO, "\n".join(unwell))
+
+
+@app.command(
+    epilog=_notes("watch s1 s2", "watch --once s1", codes=f"0 ended by Ctrl-C or SIGTERM, {READING} (--once only)")
+)
+@with_settings("log_level")
+def watch(
+    settings: Settings,
+    watched: Annotated[list[str], typer.Argument(metavar="SESSION")],
+    once: Annotated[bool, typer.Option("--once", help="Print the values as they are now, and end.")] = False,
+    json: Json = False,  # noqa: ARG001  all it prints for now is JSON
+) -> None:
+    """Follow sessions: JSON lines, first each session's values, then every change as it is published.
+
+    While redis is away it waits, and says so on standard error.
+    """
+    start_logging(settings.log_level)
+    for session in watched:
+        check_session(session)
+    asyncio.run(_watch_once(settings, watched) if once else _watch(settings, watched))
+
+
+@app.command(epilog=_notes("schema frame", codes="0 printed, 2 wrong usage"))
+def schema(shape: Annotated[frames.ShapeName, typer.Argument(help="What is published, stored, or paged.")]) -> None:
+    """Print the JSON Schema of a published frame, of a session's baseline, or of a page of its history."""
+    print_json(frames.schema(shape), indented=True)
+
+
+async def _watch(settings: Settings, watched: list[str]) -> None:
+    with stopping() as stop:
+        async with open_store(settings, stop.asked, create=False) as store:
+            if store is None:
+                return
+            followed = Followed(store, settings, stop.asked)
+            try:
+                followed.add(*watched)
+                async for update in followed.updates():
+                    print_json(update)
+            finally:
+                await followed.aclose()
+
+
+async def _watch_once(settings: Settings, watched: list[str]) -> None:
+    found, broken = await ask(settings, lambda store: read_baselines(store, watched))
+    for baseline in found:
+        print_json(baseline)
+    if broken:
+        _end(NO, "\n".join(broken))
+
+
+def main() -> None:
+    """The entry point: what a person must mend is one message and an exit code, never a traceback."""
+    try:
+        app()
+    except (InvalidSetting, InvalidSession, InvalidUnit, LayoutMismatch, NoServer) as error:
+        _end(USAGE, str(error))
+    except NoAnswer as error:
+        _end(NO_ANSWER, str(error))
+    except (NotStarted, everything.ServerGone) as error:
+        _end(NO, str(error))
+
+
+def _say(text: str) -> None:
+    print(f"todo-projection: {plain(text)}", file=sys.stderr)  # noqa: T201  a command talks
+
+
+def _end(code: int, text: str) -> NoReturn:
+    for line in text.splitlines():
+        _say(line)
+    sys.exit(code)

@@ -1,0 +1,63 @@
+"""What commands print: JSON for programs, the same JSON made harmless and coloured on a terminal, tables for people."""
+
+import logging
+import sys
+from typing import Any
+
+import msgspec
+from rich.console import Console, RenderableType
+from rich.highlighter import JSONHighlighter
+from rich.text import Text
+
+from todo_projection.plain import escaped, plain
+
+WIDTH_UNBOUNDED = 10_000
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+_highlight = JSONHighlighter()
+
+
+def open_console() -> Console:
+    """Standard output for people: colours, and cutting to the width, on a terminal only."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a locale without the sign is no reason to fail
+    console = Console(highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.width = WIDTH_UNBOUNDED
+    return console
+
+
+def print_json(value: Any, *, indented: bool = False) -> None:
+    """One JSON document on standard output: UTF-8 whatever the locale is; coloured on a terminal."""
+    raw = msgspec.json.encode(value)
+    if indented:
+        raw = msgspec.json.format(raw)
+    console = open_console()
+    if console.is_terminal:
+        console.print(_highlight(Text(escaped(raw.decode()))), soft_wrap=True)
+        return
+    sys.stdout.buffer.write(raw + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def print_view(view: RenderableType) -> None:
+    """A table, or several, on standard output."""
+    open_console().print(view)
+
+
+class ConsoleHandler(logging.Handler):
+    """Log lines above what moves on a console."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        self._console.print(plain(self.format(record)), style="bright_black")
+
+
+def start_logging(level: str, console: Console | None = None) -> None:
+    """Log lines to standard error, or to a console on which something moves."""
+    handler = None if console is None or not console.is_terminal else [ConsoleHandler(console)]
+    logging.basicConfig(level=level.upper(), format=LOG_FORMAT, handlers=handler)
