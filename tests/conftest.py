@@ -6,7 +6,7 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import FrameType
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import redis.asyncio as redis_asyncio
@@ -14,6 +14,7 @@ import redis.asyncio as redis_asyncio
 from fleet import Fleet
 from proxy import Proxy
 from servers import Server
+from todo_write.log import Client, connect
 
 FLEET = pytest.StashKey[Fleet]()
 
@@ -134,10 +135,7 @@ async def redis(redis_url: str) -> AsyncIterator[redis_asyncio.Redis]:
 
 
 @pytest.fixture
-async def client(redis_url: str, namespace: str) -> AsyncIterator[Any]:
+async def client(redis_url: str, namespace: str) -> AsyncIterator[Client]:
     """The product's own client, for this test's namespace."""
-    from todo_write.log import connect  # noqa: PLC0415  tests of the pure core run without it
-
-    client = connect(redis_url, namespace=namespace)
-    yield client
-    await client.aclose()
+    async with connect(redis_url, namespace=namespace) as client:
+        yield client
