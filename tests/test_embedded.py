@@ -12,7 +12,7 @@ import redis.asyncio as redis_asyncio
 
 from eventually import eventually
 from todo_projection import embedded
-from todo_projection.embedded import NoServer, embedded_server, find_server, free_port, wheel_server
+from todo_projection.embedded import NoServer, embedded_server, find_server, free_port, launched_server, wheel_server
 
 OWNER = """
 import asyncio, sys
@@ -127,3 +127,11 @@ def test_without_any_the_error_says_what_to_install(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(embedded, "wheel_server", lambda: None)
     with pytest.raises(NoServer, match=r"pip install 'todo-projection\[embedded\]'.*TODO_REDIS_URL"):
         find_server()
+
+
+async def test_whoever_asks_is_told_when_it_ends_before_its_time_and_how() -> None:
+    async with launched_server() as server:
+        async with redis_asyncio.Redis.from_url(server.url) as client:
+            pid: int = (await client.info("server"))["process_id"]
+        os.kill(pid, signal.SIGKILL)
+        assert "exit code or signal 9" in await asyncio.wait_for(server.ended(), 10)

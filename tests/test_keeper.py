@@ -25,6 +25,7 @@ async def keep(folder: Path, *command: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, keeper.__file__, str(folder), *command),
         stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
 
@@ -64,3 +65,11 @@ async def test_a_child_that_ends_well_says_nothing(tmp_path: Path) -> None:
     assert process.stderr
     assert await process.stderr.read() == b""
     assert await process.wait() == 0
+
+
+async def test_it_prints_the_process_it_keeps_and_how_that_ended(tmp_path: Path) -> None:
+    process = await keep(tmp_path / "kept", sys.executable, "-c", "import os, sys; os.kill(os.getpid(), 9)")
+    assert process.stdout
+    pid, code = (await process.stdout.read()).split()
+    assert int(pid) not in {process.pid, 0}
+    assert int(code) == -signal.SIGKILL
