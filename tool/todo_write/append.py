@@ -44,6 +44,10 @@ class NotSaved(Exception):
     """The events are not stored; ``__cause__`` is the refusal. Append again when its reason is gone."""
 
 
+class Overtaken(Exception):
+    """Another writer appended behind the expected tail; nothing of this call is stored. Read on, then decide anew."""
+
+
 class Moved(Exception):
     """Other writers appended meanwhile; the same call goes on behind the new tail."""
 

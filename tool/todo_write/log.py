@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from todo_write.append import NO_LOG, AppendCall, LogRewound, NotSaved, OutcomeUnknown, Tail
+from todo_write.append import NO_LOG, AppendCall, LogRewound, Moved, NotSaved, OutcomeUnknown, Overtaken, Tail
 from todo_write.client import Client, LayoutMismatch, connect
 from todo_write.delivery import Delivery, Script
 from todo_write.events import (
@@ -26,6 +26,7 @@ from todo_write.reader import LogReader
 from todo_write.turn import Turn, last_turn
 
 __all__ = [
+    "NO_LOG",
     "Client",
     "InvalidEvent",
     "InvalidSession",
@@ -34,7 +35,9 @@ __all__ = [
     "LogRewound",
     "NotSaved",
     "OutcomeUnknown",
+    "Overtaken",
     "SessionLog",
+    "Tail",
     "connect",
 ]
 
@@ -51,8 +54,9 @@ Given = tuple[str, Any] | tuple[str, Any, int]
 class SessionLog(LogReader):
     """One session's log, to be written; its appends run one after another, in the order of the calls.
 
-    Any number of writers may write one session, each keeping its own place. ``append_budget_ms`` bounds a whole call,
-    ``append_attempt_ms`` each of its tries; None takes the client's settings.
+    Any number of writers may write one session, each keeping its own place. One that has read up to ``behind`` and
+    must not miss an event appends there or, when others were faster, nowhere: Overtaken is raised. ``append_budget_ms``
+    bounds a whole call, ``append_attempt_ms`` each of its tries; None takes the client's settings.
     """
 
     def __init__(
@@ -60,22 +64,24 @@ class SessionLog(LogReader):
         client: Client,
         session: str,
         *,
+        behind: Tail | None = None,
         append_budget_ms: int | None = None,
         append_attempt_ms: int | None = None,
     ) -> None:
         super().__init__(client, session)
+        self._moves = behind is None
         self._budget_ms = append_budget_ms or client.settings.append_budget_ms
         self._attempt_ms = append_attempt_ms or client.settings.append_attempt_ms
         self._lock = asyncio.Lock()  # wakes those who wait in the order in which they came
-        self._tail: Tail | None = None  # None: never looked
+        self._tail = behind  # None: never looked
         self._turn: Turn | None = None  # None: to be looked up in the log
         self._names: list[str] = []
 
     async def append(self, type: str, data: Any, *, time: int | None = None) -> Position:
         """Append one event, ``data`` any JSON value or msgspec.Raw, ``time`` in epoch ms; returns its position.
 
-        Raises InvalidEvent; NotSaved, OutcomeUnknown and LogRewound as their texts say; LayoutMismatch. Everything
-        that may be repeated has been, within the budget.
+        Raises InvalidEvent; NotSaved, OutcomeUnknown, LogRewound and Overtaken as their texts say; LayoutMismatch.
+        Everything that may be repeated has been, within the budget.
         """
         return (await self.append_all([(type, data) if time is None else (type, data, time)]))[0]
 
@@ -96,7 +102,12 @@ class SessionLog(LogReader):
                 if self._tail is None:
                     self._tail = call.tail = await delivery.ask(self._read_tail)
                 answer = await delivery.send(_APPEND, names, call.arguments())
-                return call.read(answer, maybe_stored=delivery.maybe_stored)
+                try:
+                    return call.read(answer, maybe_stored=delivery.maybe_stored)
+                except Moved:
+                    if self._moves:
+                        raise
+                    raise Overtaken(f"session {self.session!r} goes on to {call.tail.position} by now") from None
 
             try:
                 positions = await delivery.within_budget(attempt)
