@@ -46,7 +46,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, address: str, stop: asy
 
     attempts = AsyncRetrying(
         retry=retry_if_exception_type(Unavailable),
-        wait=wait_exponential_jitter(initial=WAIT_S_FIRST, max=WAIT_S_MAX, jitter=WAIT_S_FIRST),
+        wait=wait_exponential_jitter(multiplier=WAIT_S_FIRST, max=WAIT_S_MAX, jitter=WAIT_S_FIRST),
         stop=lambda _: stop.is_set(),
         before_sleep=loudly,
         sleep=sleep,
