@@ -1,7 +1,6 @@
 """``make bench``: how fast a worker drains a backlog, beside what a team would use instead, in the same run."""
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -67,9 +66,8 @@ class Run:
 
 def _in_own_process(job: Job) -> Measurement:
     command = [sys.executable, "-m", "bench.contender", msgspec.json.encode(job).decode()]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     try:
-        done = subprocess.run(command, env=environ, capture_output=True, check=True, timeout=DRAIN_S_MAX)
+        done = subprocess.run(command, capture_output=True, check=True, timeout=DRAIN_S_MAX)
     except subprocess.TimeoutExpired as error:
         raise Undone(f"{job.name} was not done after {DRAIN_S_MAX:.0f} s") from error
     except subprocess.CalledProcessError as error:
