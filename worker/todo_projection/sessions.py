@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 from todo_projection.beats import server_time
 from todo_projection.board import Board
 from todo_projection.frames import Mark
-from todo_projection.ranking import Ranked, Ranking
+from todo_projection.ranking import Ranking
 from todo_projection.state import State, judge
 from todo_projection.wire import Wire
 from todo_write.events import Keys, Position
@@ -74,7 +74,8 @@ async def read_sessions(wire: Wire, keys: Keys, query: Query) -> Listing:
     problems: list[str] = []
     async for chunk in ranking.chunks():
         for start in range(0, len(chunk), ROWS_PER_TRIP):
-            entries = await _read(wire, keys, query, chunk[start : start + ROWS_PER_TRIP], now, problems)
+            sessions = [session for session, _ in chunk[start : start + ROWS_PER_TRIP]]
+            entries = await read_entries(wire, keys, query, sessions, now, problems)
             found += filter(query.takes, entries)
             if len(found) >= query.limit:
                 return Listing(now, found[: query.limit], ranking.problems + problems)
@@ -89,10 +90,13 @@ def _ranking(wire: Wire, keys: Keys, query: Query) -> Ranking:
     return Ranking(wire, [keys.working(p) for p in partitions], page=page, highest_first=False)
 
 
-async def _read(
-    wire: Wire, keys: Keys, query: Query, ranked: Sequence[Ranked], now: int, problems: list[str]
+async def read_entries(
+    wire: Wire, keys: Keys, query: Query, sessions: Sequence[str], now: int, problems: list[str]
 ) -> list[Entry]:
-    sessions = [session for session, _ in ranked]
+    """These sessions as they are listed at ``now``, in one round trip; adds to ``problems`` what could not be read.
+
+    Of the query only the bounds of the states matter. Raises redis errors, retried by the caller.
+    """
     commands: list[tuple[Any, ...]] = []
     for session in sessions:
         partition = keys.partition(session)
