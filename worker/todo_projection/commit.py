@@ -14,7 +14,7 @@ def commit_call(
     keys: Keys, partition: int, publish: str, changes: Sequence[Change]
 ) -> tuple[list[str], list[str | bytes]]:
     """Keys and arguments of ``commit.lua`` for the changes of one partition."""
-    highest = max((pointer for change in changes for pointer in change.pointers), key=_feed_order)
+    highest = max((change.pointers[-1] for change in changes), key=_feed_order)
     args: list[str | bytes] = [GROUP, publish, highest.id, highest.session, str(highest.position), highest.op]
     for change in changes:
         etag = change.etag.encode("utf-8", "surrogateescape")  # exactly what stood there, whoever wrote it

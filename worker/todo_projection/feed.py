@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from todo_projection.span import Pointer
 from todo_projection.wire import Command, Script, Wire, settled
-from todo_write.events import GROUP, Keys, Position
+from todo_write.events import GROUP, Keys
 
 PENDING_PAGE = 1000
 SWEEP_START = b"0-0"
+POINTER_FIELDS = [b"s", b"i", b"o", b"t"]
 
 logger = logging.getLogger(__name__)
 
@@ -110,10 +111,11 @@ class Feeds:
         foreign: list[Command] = []
         for partition, entries in found:
             batch: Batch = []
+            known: dict[bytes, str] = {}  # sessions, checked once a batch: checking once an event took 0.6 µs of it
             for id, fields in entries:
                 try:
-                    batch.append(self._pointer(partition, id, fields))
-                except (KeyError, ValueError) as error:
+                    batch.append(self._pointer(partition, id, fields, known))
+                except ValueError as error:
                     feed = self._feeds[partition]
                     logger.warning("feed %s: entry %s is no pointer: %r", feed, id.decode(), error)
                     foreign.append(("XACK", feed, GROUP, id))
@@ -122,11 +124,21 @@ class Feeds:
         settled(await self._commands.pipeline(foreign))
         return batches
 
-    def _pointer(self, partition: int, id: bytes, fields: Sequence[bytes]) -> Pointer:
-        named = dict(zip(fields[::2], fields[1::2], strict=True))
-        session, position = named[b"s"].decode(), Position.parse(named[b"i"])
+    def _pointer(self, partition: int, id: bytes, fields: Sequence[bytes], known: dict[bytes, str]) -> Pointer:
+        if fields[::2] != POINTER_FIELDS:
+            raise ValueError(f"its fields are {fields[::2]}, not {POINTER_FIELDS}")
+        session, place, op, type = fields[1::2]
+        name = known.get(session)
+        if name is None:
+            name = known[session] = self._own_session(partition, session)
+        epoch, _, seq = place.partition(b"-")
+        pointer = Pointer(id, name, int(epoch), int(seq), op, type.decode())
+        if pointer.seq < 0 or b"%d-%d" % (pointer.epoch, pointer.seq) != place:
+            raise ValueError(f"{place!r} is the position of no event")
+        return pointer
+
+    def _own_session(self, partition: int, raw: bytes) -> str:
+        session = raw.decode()
         if self._keys.partition(session) != partition:
             raise ValueError(f"session {session!r} has another feed")
-        if position.seq < 0:
-            raise ValueError(f"{position} is the position of no event")
-        return Pointer(id, session, position, named[b"o"], named[b"t"].decode())
+        return session

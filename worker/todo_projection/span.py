@@ -1,19 +1,29 @@
 """What one batch says of one session. Pure."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from todo_write.events import Position
 
 
-class Pointer(NamedTuple):
-    """One entry of a feed: where it stands there, and the event it points at."""
+class Pointer(msgspec.Struct, frozen=True, gc=False):
+    """One entry of a feed: where it stands there, and the event it points at, by session, epoch, seq, op and type.
+
+    There is one for every event, so it is flat and a Struct: made in a third of the time of nested named tuples.
+    """
 
     id: bytes
     session: str
-    position: Position
+    epoch: int
+    seq: int
     op: bytes
     type: str
+
+    @property
+    def position(self) -> Position:
+        """Where the event stands in its log."""
+        return Position(self.epoch, self.seq)
 
     @property
     def time_ms(self) -> int:
@@ -35,47 +45,38 @@ class Gap(Exception):
 class Span:
     """The pointers of one session in one batch, and what they say of its newest log.
 
-    ``types`` maps each seq of the newest epoch that is pointed at to its event type; pointers of an older epoch are
-    only there to be acknowledged.
+    ``pointers`` come in the order of the feed, with any positions, some of them twice. ``types`` maps each seq of the
+    newest epoch that is pointed at to its event type; pointers of an older epoch are only there to be acknowledged.
     """
 
     __slots__ = ("last", "pointers", "session", "types")
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, pointers: Sequence[Pointer]) -> None:
         self.session = session
-        self.pointers: list[Pointer] = []
-        self.last = Position(0, -1)
-        self.types: dict[int, str] = {}
-
-    def add(self, pointer: Pointer) -> None:
-        """Count a pointer in; any order, duplicates welcome."""
-        self.pointers.append(pointer)
-        epoch, seq = pointer.position
-        if epoch > self.last.epoch:
-            self.types.clear()
-            self.last = pointer.position
-        elif epoch < self.last.epoch:
-            return
-        elif seq > self.last.seq:
-            self.last = pointer.position
-        self.types[seq] = pointer.type
+        self.pointers = pointers
+        epochs = {pointer.epoch for pointer in pointers}
+        epoch = max(epochs)
+        newest = pointers if len(epochs) == 1 else [pointer for pointer in pointers if pointer.epoch == epoch]
+        self.types = {pointer.seq: pointer.type for pointer in newest}
+        self.last = Position(epoch, max(self.types))
 
     @property
     def time_ms(self) -> int:
         """Feed time of the newest pointer (epoch ms)."""
-        return max(pointer.time_ms for pointer in self.pointers)
+        return self.pointers[-1].time_ms
 
     def whole_after(self, seq: int) -> bool:
         """Whether every event after ``seq`` up to the last is pointed at."""
-        return sum(pointed > seq for pointed in self.types) == self.last.seq - seq
+        missing = self.last.seq - seq - len(self.types)
+        return missing <= 0 and self.types.keys() >= set(range(seq + 1, self.last.seq + 1))
 
 
 def spans_of(pointers: Iterable[Pointer]) -> dict[str, Span]:
     """Pointers grouped by session, in order of first appearance."""
-    spans: dict[str, Span] = {}
+    found: dict[str, list[Pointer]] = {}
     for pointer in pointers:
-        span = spans.get(pointer.session)
-        if span is None:
-            span = spans[pointer.session] = Span(pointer.session)
-        span.add(pointer)
-    return spans
+        try:
+            found[pointer.session].append(pointer)
+        except KeyError:
+            found[pointer.session] = [pointer]
+    return {session: Span(session, of_one) for session, of_one in found.items()}
