@@ -76,11 +76,12 @@ class Fold:
             return self._before
         state = self.state
         try:
-            value, raw = self._encoded(state)
+            return self._encoded(state)
         except Exception as error:  # noqa: BLE001 - whatever a unit raises
             self._skip(self._at.seq if self._at else -1, error, self.time)
-            value, raw = self._encoded(self._stored_state())
-        return Cell(value, self._at, self.unit.state_version, None if raw == value else raw, self._mark)
+        if self._before is None:
+            return self._encoded(self.unit.init())
+        return msgspec.structs.replace(self._before, at=self._at, mark=self._mark)
 
     def _skip(self, seq: int, error: Exception, time: int) -> None:
         reason = str(error)[:REASON_LENGTH_MAX] or type(error).__name__
@@ -95,8 +96,9 @@ class Fold:
         except Exception as error:
             raise CorruptCell(self.unit.key, error) from error
 
-    def _encoded(self, state: Any) -> tuple[bytes, bytes]:
-        return msgspec.json.encode(self.unit.view(state)), self.unit.encode(state)
+    def _encoded(self, state: Any) -> Cell:
+        value, raw = msgspec.json.encode(self.unit.view(state)), self.unit.encode(state)
+        return Cell(value, self._at, self.unit.state_version, None if raw == value else raw, self._mark)
 
 
 def marked(before: Mark | None, seq: int, reason: str, time: int) -> Mark:
