@@ -35,7 +35,7 @@ fmt: $(READY) ## Format, and mend what the linter can mend
 	$(BIN)/ruff check --fix
 
 lock: ## requirements.lock from pyproject.toml (needs uv)
-	uv pip compile -q --universal --generate-hashes --all-extras --group dev --group bench pyproject.toml -o requirements.lock --custom-compile-command "make lock"
+	uv pip compile -q --universal --generate-hashes --all-extras --group dev --group bench --group recipes pyproject.toml -o requirements.lock --custom-compile-command "make lock"
 
 # Every dependency at its locked version and hash, then the project itself, editable. A first Python that is new enough
 # is taken from PATH, python3 before numbered ones; PYTHON=… names another.
