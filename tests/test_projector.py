@@ -1,0 +1,633 @@
+"""The projector on a real server: rows are the fold of their logs, and readers hear exactly what they must."""
+
+import json
+import logging
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+from redis.asyncio import Redis
+
+from oracle import shown
+from todo_projection.advance import Outdated
+from todo_projection.board import board
+from todo_projection.history import PAGE_BYTES, PAGE_EVENTS_FIRST, History
+from todo_projection.projector import Batches, Projector
+from todo_projection.row import Row
+from todo_projection.rows import Rows
+from todo_projection.span import spans_of
+from todo_projection.unit import mounted_units
+from todo_projection.wire import Wire
+from todo_write.events import Event, Position
+from todo_write.log import SessionLog
+from todo_write.unit import TodosUnit, todos
+from workshop import Ear, Workshop
+
+
+@pytest.fixture
+async def wire(redis_url: str) -> AsyncIterator[Wire]:
+    wire = Wire(redis_url)
+    yield wire
+    await wire.aclose()
+
+
+@pytest.fixture
+def shop(redis: Redis, namespace: str, wire: Wire) -> Workshop:
+    return Workshop(redis, namespace, wire)
+
+
+@pytest.fixture
+async def ear(redis: Redis, shop: Workshop) -> AsyncIterator[Ear]:
+    """Frames of session s."""
+    async with Ear(redis, shop.keys, "s") as ear:
+        yield ear
+
+
+def write(*items: str, status: str = "pending") -> tuple[str, Any]:
+    return "todo/write", {"todos": [{"content": item, "status": status} for item in items]}
+
+
+async def settle(projector: Projector, batches: Batches) -> None:
+    """Project until nothing is in conflict."""
+    for _ in range(3):
+        batches = (await projector.project(batches)).conflicts
+    assert not batches
+
+
+TURN = ("turn/start", {"turn": 1})
+END = ("turn/end", {"turn": 1, "reason": {"kind": "completed"}})
+TALK = ("assistant/chunk", {"text": "…"})
+POISON = ("todo/write", {"todos": [{"content": "", "status": "pending"}]})
+
+
+class TodosAt(TodosUnit):
+    """The todos unit in another version, which may see things otherwise."""
+
+    def __init__(self, state_version: int, *, upper: bool = False) -> None:
+        self.state_version = state_version
+        self._upper = upper
+
+    def apply(self, state: Any, event: Event) -> Any:
+        after = super().apply(state, event)
+        if not self._upper or after is state or after is None:
+            return after
+        return [msgspec.structs.replace(todo, content=todo.content.upper()) for todo in after]
+
+
+class Tally:
+    """A unit that counts writes; no event heals it."""
+
+    key = "tally"
+    state_version = 1
+    handles = frozenset({"todo/write"})
+    heals_on = frozenset[str]()
+    published = True
+    broken = False
+
+    def init(self) -> int:
+        return 0
+
+    def apply(self, state: int, event: Event) -> int:
+        return state + 1
+
+    def view(self, state: int) -> Any:
+        return object() if self.broken and state else state  # nothing JSON can say
+
+    def encode(self, state: int) -> bytes:
+        return b"%d" % state
+
+    def decode(self, raw: bytes) -> int:
+        return int(raw)
+
+
+# --- the row is the fold of the log
+
+
+@pytest.mark.parametrize("cached", [True, False], ids=["one worker", "a worker for each batch"])
+async def test_every_split_of_a_log_into_batches_gives_the_same_row(shop: Workshop, cached: bool) -> None:
+    events = [write("a", "b", status="in_progress"), TALK, POISON, TURN, write("c"), write("c"), TALK, END]
+    sessions = [f"s{cuts}" for cuts in range(1 << (len(events) - 1))]
+    for session in sessions:
+        await shop.append(session, *events)
+    pointers = {session: list(span.pointers) for session, span in spans_of(await shop.deliver()).items()}
+    projector = shop.projector()
+    for last in range(len(events)):  # each session whose split has a cut here gets its piece, all in one batch
+        due = [s for s in sessions if last == len(events) - 1 or int(s[1:]) >> last & 1]
+        batch = [pointers[session].pop(0) for session in due for _ in range(last + 1 - (8 - len(pointers[session])))]
+        outcome = await (projector if cached else shop.projector()).project({0: batch})
+        assert (outcome.committed, outcome.conflicts, outcome.rewound) == (len(batch), {}, [])
+    await shop.assert_right(*sessions)
+
+
+async def test_a_pointer_seen_again_changes_nothing(shop: Workshop, ear: Ear) -> None:
+    await shop.pin()
+    await shop.append("s", write("a"), write("b"))
+    batch = await shop.deliver()
+    projector = shop.projector()
+    await projector.project({0: batch})
+    before = await shop.row()
+    assert len(await ear.heard()) == 1
+    for by in (projector, shop.projector()):
+        outcome = await by.project({0: [*batch, *batch]})
+        assert (outcome.published, outcome.conflicts) == (0, {})
+    assert await shop.row() == before
+    assert await ear.heard() == []
+
+
+async def test_pointers_that_come_late_are_acknowledged_and_the_row_stays_ahead(shop: Workshop) -> None:
+    await shop.append("s", TURN, write("a"), write("b"))
+    first, *rest = await shop.deliver()
+    await shop.projector().project({0: rest})  # the gap before them is filled from the log
+    await shop.assert_right("s")
+    before = await shop.row()
+    await shop.projector().project({0: [first]})
+    assert await shop.row() == before
+    assert await shop.pending() == 0
+
+
+async def test_a_gap_between_row_and_pointer_is_filled_from_the_log_page_by_page(shop: Workshop) -> None:
+    await shop.pin()
+    for count in (1, PAGE_EVENTS_FIRST + 2, 1500):
+        await shop.append("s", *(write(f"{count}/{n}") for n in range(count)), TALK)
+        await shop.projector().project({0: (await shop.deliver())[-1:]})
+        await shop.assert_right("s")
+
+
+async def test_a_long_log_is_read_in_pages_of_bounded_size(shop: Workshop, wire: Wire) -> None:
+    big = ("assistant/chunk", {"text": "x" * 100_000})
+    for _ in range(4):
+        await shop.append("s", *[big] * 50)
+    (span,) = spans_of(await shop.deliver()).values()
+    pages = [page async for page in History(wire, shop.keys).pages(span, -1)]
+    assert [event.seq for page in pages for event in page] == list(range(200))
+    assert all(sum(len(bytes(event.data)) for event in page) <= PAGE_BYTES for page in pages[1:])
+    assert len(pages) > 3
+
+
+async def test_two_workers_interleaved_on_one_session_end_right(shop: Workshop) -> None:
+    await shop.pin()
+    one, two = shop.projector(), shop.projector()
+    await shop.project(write("a"), by=one)
+    await shop.project(write("b"), by=two)
+    await shop.append("s", write("c"))
+    batch = {0: await shop.deliver()}
+    outcome = await one.project(batch)  # remembers the row as it was after a
+    assert (outcome.committed, outcome.conflicts) == (0, batch)
+    assert (await one.project(outcome.conflicts)).committed == 1
+    await shop.assert_right("s")
+
+
+async def test_a_conflict_leaves_the_other_sessions_of_the_batch_alone(shop: Workshop) -> None:
+    await shop.pin()
+    one = shop.projector()
+    await shop.project(write("a"), by=one)
+    await shop.project(write("b"))
+    await shop.append("s", write("c"))
+    await shop.append("t", write("d"))
+    batch = await shop.deliver()
+    outcome = await one.project({0: batch})
+    assert (outcome.committed, outcome.conflicts) == (1, {0: batch[:1]})
+    await shop.assert_right("t")
+
+
+async def test_a_row_deleted_under_a_worker_that_remembers_it_is_made_again(shop: Workshop) -> None:
+    projector = shop.projector()
+    await shop.project(write("a"), by=projector)
+    await shop.redis.delete(shop.keys.row("s"))
+    await settle(projector, (await shop.project(TALK, by=projector)).conflicts)
+    await shop.assert_right("s")
+
+
+async def test_events_no_unit_handles_are_never_read(shop: Workshop) -> None:
+    projector = shop.projector()
+    await shop.project(write("a"), by=projector)
+    positions = await shop.append("s", *[TALK] * 50)
+    await shop.redis.xdel(shop.keys.log("s"), *positions)
+    outcome = await projector.project({0: await shop.deliver()})
+    assert outcome.committed == 50
+    assert (await shop.row())["pos"] == positions[-1]
+    assert await shop.marks() == {}
+
+
+# --- other histories
+
+
+async def test_a_session_deleted_and_begun_again_starts_from_nothing(
+    shop: Workshop, namespace: str, redis_url: str, ear: Ear
+) -> None:
+    projector = shop.projector()
+    await shop.project(("session/title", {"title": "old"}), write("a", status="in_progress"), by=projector)
+    (old,) = await ear.heard()
+    await _delete(redis_url, namespace)
+    (gone,) = await ear.heard()
+    await settle(projector, (await shop.project(write("b"), by=projector)).conflicts)
+    await shop.assert_right("s")
+    assert json.loads((await shop.row())["board"])["title"] is None
+    (new,) = await ear.heard()
+    assert new["epoch"] > old["epoch"]
+    assert [int(frame["rev"].partition("-")[0]) for frame in (old, gone, new)] == [1, 2, 3]
+    assert await shop.redis.ttl(shop.keys.row("s")) == -1
+    assert await shop.indexed("working") == {}
+
+
+async def test_pointers_of_a_deleted_log_bring_nothing_back(shop: Workshop, namespace: str, redis_url: str) -> None:
+    await shop.append("s", write("a"))
+    batch = {0: await shop.deliver()}
+    await _delete(redis_url, namespace)
+    tombstone = await shop.row()
+    projector = shop.projector()
+    assert (await projector.project(batch)).committed == 1
+    assert await shop.row() == tombstone
+    assert await shop.redis.ttl(shop.keys.row("s")) > 0
+    assert (await shop.pending(), await shop.indexed("recent")) == (0, {})
+
+
+async def test_a_log_of_a_greater_epoch_starts_every_unit_anew(shop: Workshop, ear: Ear) -> None:
+    projector = shop.projector()
+    await shop.project(write("a", status="in_progress"), POISON, by=projector)
+    await shop.redis.delete(shop.keys.log("s"))  # by hand: no tombstone
+    await ear.heard()
+    await shop.project(TALK, by=projector)
+    await shop.assert_right("s")
+    (frame,) = await ear.heard()
+    assert (frame["value"], frame["seq"], "stale" in frame) == (None, 0, False)
+    assert frame["time"] > 1_700_000_000_000  # no event caused it, so it is the feed's
+    assert (await shop.indexed("working"), await shop.marks()) == ({}, {})
+
+
+async def test_a_pointer_older_than_the_rows_epoch_is_only_acknowledged(shop: Workshop) -> None:
+    await shop.append("s", write("a"))
+    batch = {0: await shop.deliver()}
+    await shop.redis.delete(shop.keys.log("s"))
+    await shop.redis.hset(shop.keys.row("s"), "pos", "4000000000000-0")  # read by append only
+    await shop.append("s", write("b"))
+    await shop.redis.delete(shop.keys.row("s"))
+    await shop.projector().project({0: await shop.deliver()})
+    before = await shop.row()
+    await shop.projector().project(batch)
+    assert await shop.row() == before
+    assert await shop.pending() == 0
+
+
+async def test_a_batch_whose_highest_pointer_was_lost_is_rewound_whole(shop: Workshop) -> None:
+    await shop.append("s", write("a"))
+    await shop.append("t", write("b"))
+    batch = await shop.deliver()
+    projector = shop.projector()
+    await shop.redis.xdel(shop.keys.feed(0), batch[1].id)
+    outcome = await projector.project({0: batch})
+    assert (outcome.committed, outcome.rewound, outcome.conflicts) == (0, [0], {})
+    assert (await shop.row("s"), await shop.row("t")) == ({}, {})
+    assert (await projector.project({0: batch[:1]})).committed == 1
+    await shop.assert_right("s")
+
+
+# --- logs that can't be folded
+
+
+async def _foreign(shop: Workshop, how: str) -> int:
+    """Break the log of s somewhere behind its first event; the first seq that is wrong."""
+    (first, *_, last) = await shop.append("s", write("b"), TALK, write("c"), TALK, write("d"))
+    log = shop.keys.log("s")
+    match how:
+        case "missing":
+            await shop.redis.xdel(log, last)
+            return 5
+        case "unhandled missing":
+            await shop.redis.xdel(log, first.replace("-1", "-2"))
+            return 2
+        case "no event":
+            await shop.redis.delete(log)
+            epoch = first.partition("-")[0]
+            for seq, fields in enumerate([{"type": "x", "time": 1, "op": "o", "data": "{}"}, {"what": "ever"}]):
+                await shop.redis.xadd(log, fields, id=f"{epoch}-{seq}")
+            return 1
+        case _:
+            await shop.redis.delete(log)
+            await shop.redis.set(log, "mine")
+            return 1
+
+
+@pytest.mark.parametrize("how", ["missing", "unhandled missing", "no event", "other type"])
+async def test_a_log_with_a_gap_is_marked_once_and_not_folded(shop: Workshop, ear: Ear, how: str) -> None:
+    await shop.pin()
+    projector = shop.projector()
+    await shop.project(write("a", status="in_progress"), by=projector)
+    good = await shop.row()
+    seq = await _foreign(shop, how)
+    batch = await shop.deliver()
+    await ear.heard()
+    for pointers in ([batch[4]], batch[3:], batch[:1] + batch[2:]):
+        for by in (projector, shop.projector()):
+            await settle(by, {0: pointers})
+    row = await shop.row()
+    assert {name: raw for name, raw in row.items() if name in shown(good) and name != "pos"} == {
+        name: raw for name, raw in good.items() if name not in ("etag", "rev", "pos")
+    }
+    assert row["pos"] == good["pos"]
+    (frame,) = await ear.heard()
+    assert (frame["value"], frame["stale"]["seq"]) == (json.loads(good["todos"]), seq)
+    assert frame["stale"] == json.loads(row["todos.stale"])
+    assert (await shop.marks())["s"]["todos"] == frame["stale"]
+    assert (row["rev"], frame["rev"]) == (f"2-{row['rev'][2:]}", row["rev"])
+    assert await shop.pending() == 2  # the pin, and the pointer that was left out
+
+
+async def test_a_log_that_does_not_begin_with_event_0_is_marked_and_not_folded(shop: Workshop, ear: Ear) -> None:
+    first, *_ = await shop.append("s", TALK, write("a"), write("b"))
+    await shop.redis.xdel(shop.keys.log("s"), first)
+    projector = shop.projector()
+    await projector.project({0: await shop.deliver()})
+    await shop.project(write("c"), by=projector)
+    row = await shop.row()
+    assert (row["pos"], row["todos"]) == (first.replace("-0", "--1"), "null")
+    (frame,) = await ear.heard()
+    assert (frame["seq"], frame["stale"]["seq"], frame["value"]) == (-1, 0, None)
+
+
+async def test_a_log_of_two_epochs_is_marked_and_the_row_stays_where_it_was(shop: Workshop) -> None:
+    await shop.project(write("a"))
+    good = await shop.row()
+    log = shop.keys.log("s")
+    await shop.redis.xadd(log, {"type": "x", "time": 1, "op": "o", "data": "{}"}, id="4000000000000-0")
+    await shop.project(write("b"))
+    row = await shop.row()
+    assert (row["pos"], row["todos"]) == (good["pos"], good["todos"])
+    assert "does not begin" in json.loads(row["todos.stale"])["reason"]
+
+
+async def test_a_unit_is_not_said_to_be_covered_when_its_log_can_not_be_folded_again(shop: Workshop) -> None:
+    await shop.project(TALK, write("a"), by=shop.projector([TodosAt(1)]))
+    log = shop.keys.log("s")
+    await shop.redis.xdel(log, (await shop.log())[0][0])
+    await shop.project(write("b"), by=shop.projector([board, todos]))
+    row = await shop.row()
+    assert (row["units"], row["todos.ver"]) == ("todos:1", "1")
+    assert "board" not in row
+    assert "todos.stale" in row
+
+
+# --- what is stored can't be trusted either
+
+
+async def test_a_row_that_can_not_be_read_is_folded_again_and_its_rev_goes_on(shop: Workshop, ear: Ear) -> None:
+    await shop.project(write("a"))
+    await shop.project(write("b"))
+    await shop.redis.hset(shop.keys.row("s"), mapping={"pos": "garbage", "etag": b"\xff", "todos.stale": "x"})
+    await shop.project(write("c"))
+    await shop.assert_right("s")
+    assert (await ear.heard())[-1]["rev"].startswith("3-")
+
+
+@pytest.mark.parametrize("field", ["todos", "board.state"])
+async def test_a_value_its_unit_can_not_read_is_folded_again(shop: Workshop, field: str) -> None:
+    await shop.project(write("a", "b", status="in_progress"))
+    await shop.redis.hset(shop.keys.row("s"), field, '{"no": "list"')
+    await shop.project(("session/title", {"title": "t"}))
+    await shop.project(TURN, write("c"))
+    await shop.assert_right("s")
+
+
+async def test_a_row_of_another_type_is_reported_and_the_others_go_on(
+    shop: Workshop, caplog: pytest.LogCaptureFixture
+) -> None:
+    await shop.append("s", write("a"))
+    await shop.append("t", write("b"))
+    await shop.redis.set(shop.keys.row("s"), "mine")
+    outcome = await shop.projector().project({0: await shop.deliver()})
+    assert (outcome.committed, outcome.conflicts) == (2, {})
+    await shop.assert_right("t")
+    assert "session 's' can't be projected: WRONGTYPE" in caplog.text
+    assert await shop.redis.hkeys(shop.keys.stale(0)) == [b"s"]
+    assert await shop.pending() == 0
+    await shop.redis.delete(shop.keys.row("s"))
+    await shop.project(TALK)
+    await shop.assert_right("s")
+    assert await shop.marks() == {}
+
+
+async def test_a_row_whose_key_is_freed_under_the_commit_is_not_passed_over(shop: Workshop) -> None:
+    await shop.append("s", write("a"))
+    await shop.redis.set(shop.keys.row("s"), "mine")
+    batch = {0: await shop.deliver()}
+
+    class Freed(Rows):
+        """The key is freed between the read and the commit."""
+
+        async def load(self, sessions: Iterable[str]) -> dict[str, Row]:
+            found = await super().load(sessions)
+            await shop.redis.delete(shop.keys.row("s"))
+            return found
+
+    projector = Projector(shop.wire, shop.keys, mounted_units(), Freed(shop.wire, shop.keys))
+    assert (await projector.project(batch)).conflicts == batch
+    assert (await projector.project(batch)).committed == 1
+    await shop.assert_right("s")
+
+
+# --- units and their versions
+
+
+async def test_a_unit_a_row_lacks_is_folded_from_the_start_and_nothing_is_told_of_it(shop: Workshop, ear: Ear) -> None:
+    await shop.project(TURN, write("a", status="in_progress"), by=shop.projector([todos]))
+    assert (await shop.row())["units"] == "todos:2"
+    await ear.heard()
+    await shop.project(TALK)
+    await shop.assert_right("s")
+    assert await ear.heard() == []
+    assert await shop.indexed("working") == {"s": 1_000_001}
+
+
+async def test_a_lower_version_is_folded_again_and_only_a_changed_value_is_told(shop: Workshop, ear: Ear) -> None:
+    await shop.project(TURN, write("a"), write("b"), by=shop.projector([board, TodosAt(1)]))
+    await ear.heard()
+    await shop.project(TALK)
+    await shop.assert_right("s")
+    assert await ear.heard() == []
+    await shop.project(TALK, by=shop.projector([board, TodosAt(3, upper=True)]))
+    (frame,) = await ear.heard()
+    assert (frame["value"], frame["seq"], frame["stateVersion"]) == ([{"content": "B", "status": "pending"}], 2, 3)
+    assert frame["time"] == int((await shop.log())[2][1]["time"])
+    assert (await shop.row())["units"] == "board:1,todos:3"
+
+
+async def test_an_identical_rewrite_is_told_even_when_it_comes_with_a_new_version(shop: Workshop, ear: Ear) -> None:
+    await shop.project(write("a"), by=shop.projector([board, TodosAt(1)]))
+    await ear.heard()
+    await shop.project(write("a"))
+    (frame,) = await ear.heard()
+    assert frame["seq"] == 1
+
+
+@pytest.mark.parametrize("units", [[board], [board, TodosAt(1)]], ids=["unknown unit", "newer version"])
+@pytest.mark.parametrize("remembered", [True, False])
+async def test_a_row_of_a_newer_worker_is_not_touched(shop: Workshop, units: list[Any], remembered: bool) -> None:
+    older = shop.projector(units)
+    if remembered:
+        await shop.project(write("a"), by=older)
+    await shop.project(write("b"))
+    before = await shop.row()
+    await shop.append("s", write("c"))
+    batch = {0: await shop.deliver()}
+    with pytest.raises(Outdated, match="todos"):
+        await settle(older, batch)
+    assert await shop.row() == before
+    assert await shop.pending() == 1
+
+
+async def test_a_view_that_can_not_be_written_down_marks_its_unit_alone(shop: Workshop, ear: Ear) -> None:
+    tally = Tally()
+    projector = shop.projector([board, tally, todos])
+    await shop.project(write("a"), by=projector)
+    tally.broken = True
+    await shop.project(write("b"), by=projector)
+    row = await shop.row()
+    assert (row["tally"], json.loads(row["tally.stale"])["seq"]) == ("1", 1)
+    assert json.loads(row["todos"]) == write("b")[1]["todos"]
+    assert {frame["key"]: "stale" in frame for frame in await ear.heard()} == {"tally": True, "todos": False}
+
+
+# --- poison
+
+
+async def test_poison_is_marked_in_the_commit_that_meets_it_and_healed_by_the_next_good_write(
+    shop: Workshop, ear: Ear
+) -> None:
+    await shop.project(write("a"), POISON)
+    row, (frame,) = await shop.row(), await ear.heard()
+    time = int((await shop.log())[1][1]["time"])
+    assert row["pos"].endswith("-1")
+    assert frame["value"] == write("a")[1]["todos"]
+    assert frame["stale"] == {"seq": 1, "reason": frame["stale"]["reason"], "since": time}
+    assert (frame["seq"], frame["time"]) == (1, time)
+    assert json.loads(row["todos.stale"]) == frame["stale"]
+    assert (await shop.marks())["s"]["todos"] == frame["stale"]
+    await shop.project(TALK)
+    assert await ear.heard() == []
+    await shop.project(write("a"))
+    (frame,) = await ear.heard()
+    assert ("stale" in frame, frame["seq"]) == (False, 3)
+    await shop.assert_right("s")
+    assert await shop.marks() == {}
+    assert not [name for name in await shop.row() if name.endswith(".stale")]
+
+
+async def test_a_unit_that_does_not_heal_keeps_its_mark(shop: Workshop) -> None:
+    tally = Tally()
+    projector = shop.projector([tally, todos])
+    tally.apply = lambda state, event: state + len(event.read(dict)["todos"][0]["content"])  # type: ignore[method-assign]
+    await shop.project(("todo/write", {"todos": []}), write("abc"), by=projector)
+    row = await shop.row()
+    assert (row["tally"], json.loads(row["tally.stale"])["seq"]) == ("3", 0)
+    assert list((await shop.marks())["s"]) == ["tally"]
+
+
+# --- what readers hear
+
+
+async def test_the_first_frame_of_a_session_field_by_field(shop: Workshop, ear: Ear) -> None:
+    await shop.project(TURN, write("build", status="in_progress"))
+    position = Position.parse((await shop.log())[1][0])
+    row, (frame,) = await shop.row(), await ear.heard()
+    assert frame == {
+        "type": "session/projection",
+        "sessionId": "s",
+        "key": "todos",
+        "value": [{"content": "build", "status": "in_progress"}],
+        "seq": 1,
+        "epoch": position.epoch,
+        "rev": row["rev"],
+        "stateVersion": 2,
+        "time": int((await shop.log())[1][1]["time"]),
+    }
+    assert list(frame) == ["type", "sessionId", "key", "value", "seq", "epoch", "rev", "stateVersion", "time"]
+    assert row["rev"] == f"1-{row['etag']}"
+
+
+async def test_a_row_made_without_a_plan_is_told_to_nobody(shop: Workshop, ear: Ear) -> None:
+    await shop.project(TURN, TALK)
+    assert await ear.heard() == []
+    row = await shop.row()
+    assert (row["todos"], row["units"], row["rev"]) == ("null", "board:1,todos:2", f"1-{row['etag']}")
+    await shop.project(TURN)  # null to null
+    assert await ear.heard() == []
+    assert (await shop.row())["rev"] == row["rev"]
+
+
+async def test_each_change_is_told_once_with_a_rev_that_rises_by_one(shop: Workshop, ear: Ear) -> None:
+    projector = shop.projector()
+    steps: list[tuple[list[tuple[str, Any]], list[Any]]] = [
+        ([write("a")], [write("a")[1]["todos"]]),
+        ([TALK], []),
+        ([write("a")], [write("a")[1]["todos"]]),  # an identical rewrite
+        ([write("b"), TALK, write("c"), END], [write("c")[1]["todos"]]),  # the newest of a batch
+        ([("todo/write", {"todos": []})], [[]]),
+        ([("todo/write", {"todos": []})], [[]]),
+        ([TURN], [None]),
+        ([TURN], []),
+        ([write("d"), TURN], []),  # null to null, whatever was between
+    ]
+    seen: list[dict[str, Any]] = []
+    for events, values in steps:
+        await shop.project(*events, by=projector)
+        frames: list[dict[str, Any]] = await ear.heard()
+        assert [frame["value"] for frame in frames] == values
+        seen += frames
+    revs: list[str] = [frame["rev"].partition("-")[0] for frame in seen]
+    assert revs == [str(n + 1) for n in range(len(seen))]
+    log = await shop.log()
+    assert all(int(log[frame["seq"]][1]["time"]) == frame["time"] for frame in seen)
+
+
+async def test_a_frame_that_is_refused_is_told_and_the_row_stands(
+    shop: Workshop, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = Rows(wire, shop.keys)
+    projector = Projector(wire, shop.keys, mounted_units(), rows, publish="NOPUBLISH")  # as refused as one can be
+    outcome = await shop.project(write("a"), by=projector)
+    assert (outcome.committed, outcome.published) == (1, 0)
+    await shop.assert_right("s")
+    assert "frame was refused" in caplog.text
+
+
+async def test_no_text_of_a_plan_gets_into_the_log(shop: Workshop, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    await shop.project(write("secret"), ("todo/write", {"todos": [{"content": "secret", "status": "secret"}]}))
+    _, position, _ = await shop.append("s", TALK, write("secret"), write("secret"))
+    await shop.redis.xdel(shop.keys.log("s"), position)
+    await shop.projector().project({0: await shop.deliver()})
+    assert "not folded" in caplog.text
+    assert "secret" not in caplog.text
+
+
+# --- the indexes
+
+
+async def test_the_indexes_follow_the_session(shop: Workshop) -> None:
+    await shop.append("s", write("a", status="in_progress"))
+    (pointer,) = await shop.deliver()
+    await shop.projector().project({0: [pointer]})
+    assert await shop.indexed("recent") == {"s": pointer.time_ms}
+    assert await shop.indexed("working") == {"s": 1_000_000}
+    await shop.append("s", TALK)
+    (later,) = await shop.deliver()
+    await shop.projector().project({0: [later]})
+    assert await shop.indexed("recent") == {"s": later.time_ms}
+    assert await shop.indexed("working") == {"s": 1_000_000}
+    await shop.project(write("a", status="completed"))
+    assert await shop.indexed("working") == {}
+
+
+async def test_a_new_row_wipes_what_the_indexes_say_of_a_vanished_one(shop: Workshop) -> None:
+    await shop.redis.zadd(shop.keys.working(0), {"s": 5})
+    await shop.redis.hset(shop.keys.stale(0), "s", "WRONGTYPE")
+    await shop.project(TALK)
+    assert (await shop.indexed("working"), await shop.marks()) == ({}, {})
+
+
+async def _delete(redis_url: str, namespace: str) -> None:
+    from todo_write.log import connect  # noqa: PLC0415  tests of the projector alone run without it
+
+    async with connect(redis_url, namespace=namespace, partitions=1) as client:
+        assert await SessionLog(client, "s").delete()
