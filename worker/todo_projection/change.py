@@ -1,21 +1,19 @@
 """What a fold changes: fields of the row, frames, entries of the indexes. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 
 from todo_projection.fold import Fold, marked
 from todo_projection.frames import Frame, Mark, Rev, encode
-from todo_projection.row import Cell, Row, cell_fields, encode_versions
+from todo_projection.row import Cell, Row, cell_changes, encode_versions
 from todo_projection.span import Gap, Pointer, Span
 from todo_projection.unit import Unit
-from todo_write.events import Position, token
+from todo_write.events import Position
 
 
-@dataclass(slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What is to be written for one session, provided that its row's etag is still ``etag``.
 
     ``recent_ms``, ``working`` and ``mark`` leave their index alone when ''; '-' removes the session from it. ``after``
@@ -29,7 +27,7 @@ class Change:
     recent_ms: str = ""
     working: str = ""
     mark: str = ""
-    set: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    set: Mapping[str, bytes] = msgspec.field(default_factory=dict[str, bytes])
     remove: Sequence[str] = ()
     frames: Sequence[bytes] = ()
 
@@ -39,12 +37,20 @@ def acknowledged(span: Span, row: Row) -> Change:
     return Change(span.session, row.etag, span.pointers)
 
 
-def folded(span: Span, row: Row, folds: Sequence[Fold], versions: Mapping[str, int]) -> Change:
+def advanced(span: Span, row: Row, etag: str) -> Change:
+    """Nothing but the position of a row, and its new etag: no unit handles what came."""
+    after = Row(etag, span.last, row.rev, row.cells, row.versions)
+    fields = {"etag": etag.encode(), "pos": b"%d-%d" % span.last}
+    return Change(span.session, row.etag, span.pointers, after, recent_ms=str(span.time_ms), set=fields)
+
+
+def folded(span: Span, row: Row, folds: Sequence[Fold], versions: Mapping[str, int], etag: str) -> Change:
     """What folds up to the span's last event make of a row; ``versions`` of all mounted units. Raises CorruptCell."""
-    return _change(span, row, [_Turned(fold.unit, fold.cell(), fold.time) for fold in folds], span.last, versions)
+    turned = [_Turned(fold.unit, fold.cell(), fold.time) for fold in folds]
+    return _change(span, row, turned, span.last, versions, etag)
 
 
-def unfoldable(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[str, int], gap: Gap) -> Change:
+def unfoldable(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[str, int], etag: str, gap: Gap) -> Change:
     """A mark on every stored unit, for a log that can't be folded; position and values stay where they are.
 
     A row that is not there yet is made, without a value of any event.
@@ -58,7 +64,7 @@ def unfoldable(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[st
         for unit in units
         if unit.key in stored
     ]
-    return _change(span, row, turned, position, covered)
+    return _change(span, row, turned, position, covered, etag)
 
 
 class _Turned(NamedTuple):
@@ -75,13 +81,15 @@ def _with_mark(cell: Cell, gap: Gap, time: int) -> Cell:
     return msgspec.structs.replace(cell, mark=marked(cell.mark, gap.seq, str(gap), time))
 
 
-def _change(span: Span, row: Row, turned: Sequence[_Turned], position: Position, versions: Mapping[str, int]) -> Change:
-    etag = token()
+def _change(
+    span: Span, row: Row, turned: Sequence[_Turned], position: Position, versions: Mapping[str, int], etag: str
+) -> Change:
     told = [one for one in turned if one.unit.published and _is_news(row, one.unit.key, one.cell)]
     rev = row.rev
     if told or not row.exists:
         rev = Rev(1 if rev is None else rev.n + 1, etag)
     after = Row(etag, position, rev, {one.unit.key: one.cell for one in turned}, versions)
+    set, remove = _fields(row, after)
     return Change(
         span.session,
         row.etag,
@@ -90,8 +98,8 @@ def _change(span: Span, row: Row, turned: Sequence[_Turned], position: Position,
         recent_ms=str(span.time_ms),
         working=_working(row, after),
         mark=_mark(row, after),
-        set=_set(row, after),
-        remove=_remove(row, after),
+        set=set,
+        remove=remove,
         frames=[encode(_frame(span, one, after)) for one in told],
     )
 
@@ -107,29 +115,21 @@ def _is_news(row: Row, key: str, cell: Cell) -> bool:
     return value != b"null" and cell.at is not None and (row.position is None or cell.at > row.position)
 
 
-def _set(row: Row, after: Row) -> dict[str, bytes]:
-    fields = {"etag": after.etag.encode(), "pos": str(after.position).encode()}
-    if after.rev is not None and after.rev != row.rev:
-        fields["rev"] = str(after.rev).encode()
-    if after.versions != row.versions:
-        fields["units"] = encode_versions(after.versions).encode()
-    for key, cell in after.cells.items():
-        before = row.cells.get(key)
-        if cell is not before:
-            stored = {} if before is None else cell_fields(key, before)[0]
-            fields.update((name, raw) for name, raw in cell_fields(key, cell)[0].items() if stored.get(name) != raw)
-    return fields
-
-
-def _remove(row: Row, after: Row) -> list[str]:
-    """Fields that must not stand any more; of a row that was not read, those nobody can know of."""
+def _fields(row: Row, after: Row) -> tuple[dict[str, bytes], list[str]]:
+    """Fields of the row to set, and those to remove."""
+    set = {"etag": after.etag.encode(), "pos": str(after.position).encode()}
     remove: list[str] = []
+    if after.rev is not None and after.rev != row.rev:
+        set["rev"] = str(after.rev).encode()
+    if after.versions != row.versions:
+        set["units"] = encode_versions(after.versions).encode()
     for key, cell in after.cells.items():
         before = row.cells.get(key)
         if cell is not before:
-            stored = {} if before is None else cell_fields(key, before)[0]
-            remove += [name for name in cell_fields(key, cell)[1] if before is None or name in stored]
-    return remove
+            changed, absent = cell_changes(key, before, cell)
+            set |= changed
+            remove += absent
+    return set, remove
 
 
 def _frame(span: Span, turned: _Turned, row: Row) -> Frame:

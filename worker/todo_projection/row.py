@@ -93,17 +93,31 @@ def encode_versions(versions: Mapping[str, int]) -> str:
     return ",".join(f"{key}:{versions[key]}" for key in sorted(versions))
 
 
-def cell_fields(key: str, cell: Cell) -> tuple[dict[str, bytes], list[str]]:
-    """The hash fields of a cell: those to set, and the names of those to remove."""
-    stored = {
+def cell_changes(key: str, before: Cell | None, cell: Cell) -> tuple[dict[str, bytes], list[str]]:
+    """The hash fields that differ from the cell before: those to set, and the names of those to remove.
+
+    Where nothing is known of what was before, every field a cell does not have is to be removed.
+    """
+    set: dict[str, bytes] = {}
+    remove: list[str] = []
+    stored = {} if before is None else _fields(key, before)
+    for name, raw in _fields(key, cell).items():
+        if raw is None:
+            if stored.get(name, b"") is not None:
+                remove.append(name)
+        elif stored.get(name) != raw:
+            set[name] = raw
+    return set, remove
+
+
+def _fields(key: str, cell: Cell) -> dict[str, bytes | None]:
+    return {
         key: cell.value,
         f"{key}.ver": b"%d" % cell.version,
-        f"{key}.at": None if cell.at is None else str(cell.at).encode(),
+        f"{key}.at": None if cell.at is None else b"%d-%d" % cell.at,
         f"{key}.state": cell.state,
         f"{key}.stale": None if cell.mark is None else msgspec.json.encode(cell.mark),
     }
-    present = {name: raw for name, raw in stored.items() if raw is not None}
-    return present, [name for name in stored if name not in present]
 
 
 def _cell(key: str, named: Mapping[str, bytes]) -> Cell:

@@ -48,9 +48,10 @@ class Rows:
 
     def keep(self, session: str, row: Row) -> None:
         """Remember a row as it was just committed."""
-        self.forget(session)
+        before = self._hot.pop(session, None)
         self._hot[session] = row
-        self._hot_bytes += _size(row)
+        if before is None or before.cells is not row.cells:
+            self._hot_bytes += _size(row) - (0 if before is None else _size(before))
         while self._hot_bytes > self._hot_bytes_max:
             self._hot_bytes -= _size(self._hot.popitem(last=False)[1])
 
