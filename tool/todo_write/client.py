@@ -11,7 +11,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from todo_write.events import LAYOUT_VERSION, PARTITIONS_DEFAULT, PARTITIONS_MAX, Keys
-from todo_write.settings import Settings
+from todo_write.settings import Settings, StoreSettings
 
 CONNECTIONS_MAX = 64
 ANSWER_S = 5.0
@@ -31,13 +31,17 @@ class _PackedConnection:
         return [pack((*args[0].split(), *args[1:]))]  # redis-py writes "CONFIG GET" as one argument
 
 
-def connect(where: str | Settings, *, namespace: str = "todo", partitions: int | None = None, **more: Any) -> "Client":
-    """A client for a URL with these settings, or for Settings as they are; connects when first used.
+def connect(
+    where: str | StoreSettings, *, namespace: str = "todo", partitions: int | None = None, **more: Any
+) -> "Client":
+    """A client for a URL with these settings, or for settings as they are; connects when first used.
 
     ``more`` takes the other fields of Settings. Raises InvalidSetting.
     """
     if isinstance(where, Settings):
         return Client(where)
+    if isinstance(where, StoreSettings):
+        return connect(where.redis_url, namespace=where.namespace, partitions=where.partitions, **more)
     return Client(Settings.from_env({}, redis_url=where, namespace=namespace, partitions=partitions, **more))
 
 

@@ -23,6 +23,7 @@ from todo_write.events import (
     token,
 )
 from todo_write.reader import LogReader
+from todo_write.settings import InvalidSetting, StoreSettings, mask, variable
 from todo_write.turn import Turn, last_turn
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Client",
     "InvalidEvent",
     "InvalidSession",
+    "InvalidSetting",
     "LayoutMismatch",
     "LogReader",
     "LogRewound",
@@ -37,8 +39,11 @@ __all__ = [
     "OutcomeUnknown",
     "Overtaken",
     "SessionLog",
+    "StoreSettings",
     "Tail",
     "connect",
+    "mask",
+    "variable",
 ]
 
 TOMBSTONE_MS = 7 * 24 * 3600 * 1000

@@ -48,8 +48,11 @@ def _check_url(url: str) -> str:
     return url
 
 
-class Settings(BaseModel):
-    """Everything that can be set, with its default; ``description`` of a field says what is allowed."""
+class StoreSettings(BaseModel):
+    """Where everything is kept: the settings that writers and readers share.
+
+    ``description`` of a field says what is allowed.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,18 +67,6 @@ class Settings(BaseModel):
     partitions: Annotated[
         int | None, Field(ge=1, le=PARTITIONS_MAX, description=f"a whole number from 1 to {PARTITIONS_MAX}")
     ] = None
-    allow_parallel_in_progress: Annotated[bool | None, Field(description="true or false")] = None
-    session: Annotated[
-        str | None,
-        AfterValidator(lambda session: session if session is None else check_session(session)),
-        Field(description="1-256 bytes of UTF-8 without control characters and braces"),
-    ] = None
-    append_budget_ms: Annotated[
-        int, Field(ge=1, le=600_000, description="a whole number of milliseconds from 1 to 600000")
-    ] = 5000
-    append_attempt_ms: Annotated[
-        int, Field(ge=1, le=60_000, description="a whole number of milliseconds from 1 to 60000")
-    ] = 1000
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str], **flags: object) -> Self:
@@ -94,12 +85,29 @@ class Settings(BaseModel):
             raise InvalidSetting("\n".join(_explain(cls, found) for found in error.errors())) from None
 
 
+class Settings(StoreSettings):
+    """Everything that can be set on the agent's side, with its default."""
+
+    allow_parallel_in_progress: Annotated[bool | None, Field(description="true or false")] = None
+    session: Annotated[
+        str | None,
+        AfterValidator(lambda session: session if session is None else check_session(session)),
+        Field(description="1-256 bytes of UTF-8 without control characters and braces"),
+    ] = None
+    append_budget_ms: Annotated[
+        int, Field(ge=1, le=600_000, description="a whole number of milliseconds from 1 to 600000")
+    ] = 5000
+    append_attempt_ms: Annotated[
+        int, Field(ge=1, le=60_000, description="a whole number of milliseconds from 1 to 60000")
+    ] = 1000
+
+
 def variable(name: str) -> str:
     """The environment variable of a setting."""
     return f"TODO_{name.upper()}"
 
 
-def _explain(cls: type[Settings], found: ErrorDetails) -> str:
+def _explain(cls: type[StoreSettings], found: ErrorDetails) -> str:
     name = str(found["loc"][0])
     if name not in cls.model_fields:
         raise TypeError(f"there is no setting {name!r}")
