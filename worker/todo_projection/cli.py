@@ -81,6 +81,33 @@ def worker(settings: Settings) -> None:
     asyncio.run(process.work(settings, mounted_units()))
 
 
+@app.command(
+    epilog=_notes(
+        "gateway",
+        "gateway --host 0.0.0.0 --port 8080 --prefix /plans",
+        codes="0 ended by SIGTERM or SIGINT, 1 can't listen there, 2 wrong usage, setting or layout",
+    )
+)
+@with_settings(
+    *("gateway_host", "gateway_port", "gateway_prefix", "heartbeat_ms", "stream_life_ms", "stream_sessions_max"),
+    *("streams_max", "send_timeout_ms", "stuck_ms", "quiet_ms", "grace_ms", "log_level"),
+)
+def gateway(settings: Settings) -> None:
+    """Serve plans over HTTP: sessions, their history, and live streams of both.
+
+    While redis is away it says so to whoever asks, and goes on when it comes.
+    """
+    try:
+        from todo_projection.gateway import run_gateway  # noqa: PLC0415  an extra: the other commands run without it
+    except ModuleNotFoundError as missing:
+        _end(USAGE, f"{missing.name} is not installed: pip install 'todo-projection[gateway]'")
+    start_logging(settings.log_level)
+    try:
+        run_gateway(settings)
+    except OSError as error:
+        _end(NO, str(error.strerror))
+
+
 @app.command(epilog=_notes("show s1", "show s1 | jq .values.todos", codes=f"0 shown, 1 unknown session, {READING}"))
 @with_settings()
 def show(settings: Settings, session: Annotated[str, typer.Argument(metavar="SESSION")]) -> None:

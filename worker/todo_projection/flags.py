@@ -40,9 +40,9 @@ def with_settings(*names: str) -> Callable[[Command], Callable[..., None]]:
 
 def _flag(name: str) -> inspect.Parameter:
     field = Settings.model_fields[name]
-    default = "" if field.default in (None, PydanticUndefined) else f"; default {field.default}"
+    default = "" if field.default in (None, "", PydanticUndefined) else f"; default {field.default}"
     option = typer.Option(
-        f"--{name.replace('_', '-')}",
+        f"--{name.removeprefix('gateway_').replace('_', '-')}",
         help=f"{field.description} [{variable(name)}{default}]",
         metavar=name.rpartition("_")[2].upper(),
         show_default=False,

@@ -1,15 +1,21 @@
 """Settings of the operator's side: those of the store, and how a worker works."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from todo_write.settings import InvalidSetting, mask, variable
-from todo_write.settings import Settings as StoreSettings
+from todo_write.log import InvalidSetting, StoreSettings, mask, variable
 
 __all__ = ["InvalidSetting", "Settings", "mask", "variable"]
 
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+def _check_prefix(prefix: str) -> str:
+    if prefix.split("/")[1:2] in (["api"], ["livez"], ["readyz"]):
+        raise ValueError("a path of the gateway's own begins like this")
+    return prefix
 
 
 class Settings(StoreSettings):
@@ -25,3 +31,32 @@ class Settings(StoreSettings):
     quiet_ms: Annotated[int, Field(ge=1, description="no event for longer is quiet, 1 ms or more")] = 600_000
     log_level: Annotated[LogLevel, Field(description="debug, info, warning or error")] = "info"
     grace_ms: Annotated[int, Field(ge=0, le=600_000, description="time to end after SIGTERM, 0 to 600000 ms")] = 10_000
+    gateway_host: Annotated[str, Field(min_length=1, description="an address of this machine")] = "127.0.0.1"
+    gateway_port: Annotated[int, Field(ge=0, le=65_535, description="a port, 0 to 65535; 0 takes a free one")] = 8421
+    gateway_prefix: Annotated[
+        str,
+        AfterValidator(_check_prefix),
+        Field(
+            pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+            description="a path such as /plans, without a slash at its end; not /api, /livez or /readyz",
+        ),
+    ] = ""
+    heartbeat_ms: Annotated[
+        int, Field(ge=100, le=60_000, description="time between two heartbeats of a stream, 100 to 60000 ms")
+    ] = 15_000
+    stream_life_ms: Annotated[
+        int, Field(ge=1000, description="how long a stream lives before its client connects anew, 1000 ms or more")
+    ] = 3_600_000
+    stream_sessions_max: Annotated[int, Field(ge=1, le=200, description="sessions in one stream, 1 to 200")] = 200
+    streams_max: Annotated[int, Field(ge=1, description="streams of one gateway, 1 or more")] = 10_000
+    send_timeout_ms: Annotated[
+        int, Field(ge=100, le=600_000, description="when a client that does not read is cut off, 100 to 600000 ms")
+    ] = 10_000
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str], **flags: object) -> Self:
+        """As of the store; PORT, by which platforms say where to listen, counts where TODO_GATEWAY_PORT is missing."""
+        port, given = environ.get("PORT"), variable("gateway_port")
+        if port and not environ.get(given):
+            environ = {**environ, given: port}
+        return super().from_env(environ, **flags)

@@ -1,0 +1,151 @@
+"""The gateway as a process: it listens, serves, and ends in a way its clients notice."""
+
+import asyncio
+import contextlib
+import logging
+import resource
+import socket
+from collections.abc import AsyncGenerator, Generator, Sequence
+
+from redis.exceptions import RedisError
+from starlette.routing import BaseRoute
+from uvicorn import Config, Server
+
+from todo_projection.boards import Boards
+from todo_projection.connection import HEAD_BYTES_MAX, Connection, open_listener
+from todo_projection.pages import Pages
+from todo_projection.routes import Parts, application
+from todo_projection.settings import Settings
+from todo_projection.signals import Stop, stopping
+from todo_projection.stream import Streams
+from todo_projection.subscriber import Subscriber
+from todo_projection.tail import Tails
+from todo_projection.unit import mounted_units
+from todo_projection.wire import Wire
+from todo_write.log import connect
+
+ANSWER_S = 3.0
+LAST_S = 0.5  # kept of the time to end for what comes after the clients
+
+logger = logging.getLogger(__name__)
+
+
+class GatewayServer(Server):
+    """uvicorn's server without its own signals: this process says when it ends."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals alone."""
+        yield
+
+
+def run_gateway(settings: Settings, more: Sequence[BaseRoute] = ()) -> int:
+    """Serve until SIGTERM or SIGINT, and return 0; raises LayoutMismatch, InvalidUnit, and OSError for its address.
+
+    While redis is away it serves what it can, and says so.
+    """
+    _allow_many_clients()
+    asyncio.run(_run(settings, more))
+    return 0
+
+
+async def _run(settings: Settings, more: Sequence[BaseRoute]) -> None:
+    with stopping() as stop, open_listener(settings.gateway_host, settings.gateway_port) as listener:
+        async with _parts(settings) as parts:
+            await _check_layout(parts)
+            server = GatewayServer(_config(settings, parts, more))
+            serving = asyncio.create_task(server.serve([listener]))
+            asked = asyncio.create_task(stop.asked.wait())
+            logger.info("gateway: %s, redis at %s", _address(listener, settings), parts.client.address)
+            await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
+            asked.cancel()
+            await _end(server, serving, parts, settings, stop)
+
+
+@contextlib.asynccontextmanager
+async def _parts(settings: Settings) -> AsyncGenerator[Parts]:
+    client, wire = connect(settings), Wire(settings.redis_url, timeout_s=ANSWER_S)
+    boards = Boards(client, wire, stuck_ms=settings.stuck_ms, quiet_ms=settings.quiet_ms)
+    tails = Tails(client, wire)
+    streams = Streams(
+        heartbeat_ms=settings.heartbeat_ms, life_ms=settings.stream_life_ms, open_max=settings.streams_max
+    )
+    try:
+        async with Subscriber(client) as subscriber:
+            running = [asyncio.create_task(part.run()) for part in (boards, tails)]
+            try:
+                yield Parts(
+                    client,
+                    wire,
+                    subscriber,
+                    streams,
+                    boards,
+                    Pages(client, wire, mounted_units()),
+                    tails,
+                    settings.stuck_ms,
+                    settings.quiet_ms,
+                    settings.stream_sessions_max,
+                    settings.gateway_prefix,
+                )
+            finally:
+                for task in running:
+                    task.cancel()
+                await asyncio.gather(*running, return_exceptions=True)
+    finally:
+        await wire.aclose()
+        await client.aclose()
+
+
+async def _check_layout(parts: Parts) -> None:
+    try:
+        await parts.client.keys(create=False)
+    except (RedisError, OSError) as error:
+        logger.warning("redis at %s: %s; plans come when it does", parts.client.address, error)
+
+
+def _config(settings: Settings, parts: Parts, more: Sequence[BaseRoute]) -> Config:
+    return Config(
+        application(parts, more),
+        http=Connection.limited(settings.send_timeout_ms, parts.streams.count_cut),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+    )
+
+
+async def _end(
+    server: GatewayServer, serving: asyncio.Task[None], parts: Parts, settings: Settings, stop: Stop
+) -> None:
+    """Say goodbye to every client; cut off, when time is up or somebody urges, those who don't take it."""
+    if not serving.done():
+        logger.info("gateway: asked to end; %d streams are told", len(parts.streams))
+        server.should_exit = True
+        parts.streams.end("shutdown")
+        urged = asyncio.create_task(stop.urged.wait())
+        grace_s = max(0.0, settings.grace_ms / 1000 - LAST_S)
+        await asyncio.wait({serving, urged}, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        urged.cancel()
+        if not serving.done():
+            left = list(server.server_state.connections)
+            logger.warning("gateway: %d clients did not take their goodbye in time: cut off", len(left))
+            for connection in left:
+                connection.transport.abort()
+    await serving
+    logger.info("gateway: ended")
+
+
+def _address(listener: socket.socket, settings: Settings) -> str:
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}{settings.gateway_prefix}/"
+
+
+def _allow_many_clients() -> None:
+    """As many open files as this process may have: each client is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):  # a system with a lower limit than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

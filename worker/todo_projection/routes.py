@@ -1,0 +1,267 @@
+"""The routes of the gateway: what a request asks for, and the part that answers it."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from redis.exceptions import RedisError, ResponseError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from todo_projection.boards import Boards, SessionList, parse_cursor
+from todo_projection.frames import Page
+from todo_projection.openapi import Endpoint, describe
+from todo_projection.pages import Pages
+from todo_projection.parameters import (
+    BoardStreamParameters,
+    ListParameters,
+    NoParameters,
+    PageParameters,
+    PlanStreamParameters,
+    read,
+)
+from todo_projection.refusal import Problem, Refusal, Refused, away, bad, broken
+from todo_projection.row import CorruptRow
+from todo_projection.sessions import Query
+from todo_projection.sources import BoardRows, PlanAndEvents, Plans
+from todo_projection.stream import HEADERS, Source, Stream, Streams
+from todo_projection.subscriber import Subscriber
+from todo_projection.tail import Tails
+from todo_projection.window import Rank
+from todo_projection.wire import Wire
+from todo_write.events import InvalidSession, Position, check_session
+from todo_write.log import Client, LayoutMismatch
+
+READS_MAX = 32
+RETRY_S = 2
+SESSION = "the session id, percent-encoded: a slash in it as %2F or as it is"
+BAD, GONE, AWAY = {400: "a parameter can't be used"}, {404: "unknown session"}, {503: "redis is away; ask again"}
+
+logger = logging.getLogger(__name__)
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Whether it is well, and what is wrong."""
+
+    ok: bool
+    problems: list[str] = []
+
+
+LIST = Endpoint("/api/sessions", "The sessions, a page at a time", ListParameters, SessionList, BAD | AWAY)
+PAGE = Endpoint(
+    "/api/sessions/{session}",
+    "A page of a session's history; the newest one with the session's values, as does one at a position",
+    PageParameters,
+    Page,
+    BAD | GONE | AWAY,
+    {"session": SESSION},
+)
+LIVE = Endpoint("/livez", "Whether this process gets round", NoParameters, Health, {})
+READY = Endpoint("/readyz", "Whether it can serve", NoParameters, Health, {}, also={503: "it can't, and why"})
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the routes answer from."""
+
+    client: Client
+    wire: Wire
+    subscriber: Subscriber
+    streams: Streams
+    boards: Boards
+    pages: Pages
+    tails: Tails
+    stuck_ms: int
+    quiet_ms: int
+    stream_sessions_max: int
+    prefix: str = ""
+
+
+def application(parts: Parts, more: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """The gateway as an ASGI application; ``more`` are further routes, behind its own."""
+    routes = Routes(parts)
+    app = Starlette(
+        routes=[
+            Route(LIST.path, routes.sessions),
+            Route(PAGE.path.replace("}", ":path}"), routes.session),
+            Route("/api/stream", routes.stream),
+            Route("/api/openapi.json", routes.openapi),
+            Route(LIVE.path, routes.live),
+            Route(READY.path, routes.ready),
+            *more,
+        ],
+        exception_handlers=dict.fromkeys((*_REFUSED, HTTPException, Exception), _refuse),
+    )
+    app.router.redirect_slashes = False  # a slash at the end belongs to the session id
+
+    async def prefixed(scope: Scope, receive: Receive, send: Send) -> None:
+        # A proxy in front may have taken the prefix off, or left it on: the path is looked up without it.
+        scope["root_path"] = parts.prefix
+        await app(scope, receive, send)
+
+    return prefixed
+
+
+class Routes:
+    """One method a route."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._reading = asyncio.Semaphore(READS_MAX)
+
+    async def sessions(self, request: Request) -> Response:
+        """A page of the list of sessions."""
+        asked = read(_query(request), ListParameters)
+        query = self._asked(asked)
+        after = _cursor(asked.cursor)
+        async with self._reading:
+            return _json(await self._parts.boards.page(query, after))
+
+    async def session(self, request: Request) -> Response:
+        """A page of a session's history."""
+        asked = read(_query(request), PageParameters)
+        session = check_session(_session(request))
+        pages = self._parts.pages
+        async with self._reading:
+            match asked.before_seq, asked.at_seq:
+                case int(), int():
+                    raise bad("beforeSeq and atSeq are two ends of a page", None, "one of the two")
+                case int() as seq, _:
+                    return _json(await pages.before(session, seq, asked.limit))
+                case _, int() as seq:
+                    return _json(await pages.at(session, seq, asked.limit))
+                case _:
+                    return _json(await pages.tail(session, asked.limit))
+
+    async def stream(self, request: Request) -> Response:
+        """An event stream of plans, or of a board."""
+        if "board" in request.query_params:
+            board = read(_query(request), BoardStreamParameters)
+            if not board.board:
+                raise bad("a stream carries plans or a board", "board=0", "session=… or board=1")
+            self._parts.streams.admit()
+            return self._streamed(BoardRows(self._parts.boards, self._parts.boards.open(self._asked(board))))
+        plans = read(_query(request), PlanStreamParameters)
+        sessions = list(dict.fromkeys(check_session(session) for session in plans.session))
+        if not 1 <= len(sessions) <= self._parts.stream_sessions_max:
+            allowed = f"session=… once for each of 1 to {self._parts.stream_sessions_max}, or board=1"
+            raise bad("a stream carries plans or a board", f"{len(sessions)} sessions", allowed)
+        return self._streamed(self._plans(plans, sessions, request.headers.get("last-event-id", "")))
+
+    async def openapi(self, request: Request) -> Response:
+        """What the JSON routes take and answer."""
+        read(_query(request), NoParameters)
+        return _json(describe((LIST, PAGE, LIVE, READY), self._parts.prefix))
+
+    async def live(self, _: Request) -> Response:
+        """This answer is the beat of the loop."""
+        return _json(Health(ok=True))
+
+    async def ready(self, _: Request) -> Response:
+        """Whether redis answers, the layout is one we know, and the process goes on."""
+        problems = [await self._problem()] if not self._parts.streams.ending else ["it is about to end"]
+        found = [problem for problem in problems if problem]
+        return _json(Health(ok=not found, problems=found), 503 if found else 200)
+
+    async def _problem(self) -> str | None:
+        client = self._parts.client
+        try:
+            await self._parts.wire.command("PING")
+            await client.keys(create=False)
+        except (RedisError, OSError) as error:
+            return f"redis at {client.address}: {error}"
+        except LayoutMismatch as error:
+            return str(error)
+        return None
+
+    def _plans(self, asked: PlanStreamParameters, sessions: list[str], last_event_id: str) -> Source:
+        if asked.events and len(sessions) != 1:
+            raise bad("events=1 needs one session", f"{len(sessions)} sessions", "session=… once")
+        if asked.after and not asked.events:
+            raise bad("after is a place in a log", asked.after, "with events=1 only")
+        after = _position(last_event_id or asked.after) if asked.events else None
+        self._parts.streams.admit()
+        subscriber, tails = self._parts.subscriber, self._parts.tails
+        plans = Plans(subscriber, subscriber.subscription(*sessions))
+        return PlanAndEvents(plans, tails, tails.open(sessions[0], after)) if asked.events else plans
+
+    def _streamed(self, source: Source) -> Stream:
+        return Stream(self._parts.streams, source)
+
+    def _asked(self, asked: ListParameters | BoardStreamParameters) -> Query:
+        state = None if isinstance(asked.state, msgspec.UnsetType) else asked.state
+        return Query(self._parts.stuck_ms, self._parts.quiet_ms, state, asked.text, asked.sort, asked.limit)
+
+
+def _json(answer: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    body = msgspec.json.encode(answer)
+    return Response(body, status, {**HEADERS, **(headers or {})}, media_type="application/json")
+
+
+def _query(request: Request) -> bytes:
+    query: bytes = request.scope["query_string"]
+    return query
+
+
+def _session(request: Request) -> str:
+    try:
+        unquote_to_bytes(request.scope["raw_path"]).decode()
+    except UnicodeDecodeError:
+        raise bad("the path can't be read", request.scope["raw_path"].decode(), "percent-encoded UTF-8") from None
+    session: str = request.path_params["session"]
+    return session
+
+
+def _cursor(text: str) -> Rank | None:
+    try:
+        return parse_cursor(text) if text else None
+    except ValueError:
+        raise bad("cursor can't be used", text, "`next` of the page before") from None
+
+
+def _position(text: str) -> Position | None:
+    try:
+        return Position.parse(text) if text else None
+    except ValueError:
+        raise bad("the last event's id can't be used", text, "<epoch>-<seq>, two whole numbers") from None
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Any error as a JSON answer; it says who can do something about it."""
+    refusal = _refusal(request, error)
+    return _json(Refused(refusal.problem), refusal.status, refusal.headers)
+
+
+def _refusal(request: Request, error: Exception) -> Refusal:
+    match error:
+        case Refusal():
+            return error
+        case HTTPException():
+            problem = Problem(error.detail, f"{request.method} {request.url.path}", "see /api/openapi.json")
+            return Refusal(error.status_code, problem, error.headers)
+        case InvalidSession():
+            return bad(str(error), None, "1-256 bytes of UTF-8 without control characters and braces")
+        case RedisError() | OSError() | LayoutMismatch() | CorruptRow():
+            return _of_store(error)
+        case _:
+            return broken("a mistake of ours; the gateway's log says more")
+
+
+def _of_store(error: Exception) -> Refusal:
+    if isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE"):
+        return broken("a key of this session holds another type; rename or delete it")
+    if isinstance(error, CorruptRow):
+        return broken(str(error))
+    logger.warning("the store can't answer: %s", error)
+    return away(f"the store can't answer: {error}", retry_s=RETRY_S)
+
+
+_REFUSED = (Refusal, InvalidSession, RedisError, OSError, LayoutMismatch, CorruptRow)

@@ -1,0 +1,116 @@
+"""What streams carry: the plans of sessions, with the events of one, or a board's window."""
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+from redis.exceptions import RedisError
+
+from todo_projection import frames
+from todo_projection.boards import Boards
+from todo_projection.frames import Deleted, EventFrame, Frame
+from todo_projection.sse import block
+from todo_projection.subscriber import Snapshot, Subscriber, Subscription, Update
+from todo_projection.tail import Rewound, Tail, Tails
+from todo_projection.window import WindowReader
+from todo_write.events import Entry
+
+RETRY_S = 0.5
+
+logger = logging.getLogger(__name__)
+
+
+class Plans:
+    """Baselines, frames and status of some sessions, the newest of each only."""
+
+    def __init__(self, subscriber: Subscriber, subscription: Subscription) -> None:
+        self._subscriber = subscriber
+        self._subscription = subscription
+
+    async def take(self) -> list[bytes]:
+        """See ``Source``."""
+        return [_update(update) for update in await self._subscription.take()]
+
+    def close(self) -> None:
+        """See ``Source``."""
+        self._subscriber.release(self._subscription)
+
+
+class BoardRows:
+    """The rows of a board's window, the newest of each only."""
+
+    def __init__(self, boards: Boards, reader: WindowReader) -> None:
+        self._boards = boards
+        self._reader = reader
+
+    async def take(self) -> list[bytes]:
+        """See ``Source``."""
+        return await self._reader.take()
+
+    def close(self) -> None:
+        """See ``Source``."""
+        self._boards.close(self._reader)
+
+
+class PlanAndEvents:
+    """The plan of one session, and its events one by one, none left out: they carry ids to go on from."""
+
+    def __init__(self, plan: Plans, tails: Tails, tail: Tail) -> None:
+        self._plan = plan
+        self._tails = tails
+        self._tail = tail
+        self._waiting: dict[str, asyncio.Task[list[bytes]]] = {}
+        self._closed = False
+
+    async def take(self) -> list[bytes]:
+        """See ``Source``; what was begun goes on when this is cancelled."""
+        if self._closed:
+            return []
+        steps: dict[str, Any] = {"plan": self._plan.take, "events": self._events}
+        for name, step in steps.items():
+            if name not in self._waiting:
+                self._waiting[name] = asyncio.create_task(step())
+        await asyncio.wait(self._waiting.values(), return_when=asyncio.FIRST_COMPLETED)
+        done = [name for name, task in self._waiting.items() if task.done()]
+        return [piece for name in sorted(done, reverse=True) for piece in _result(self._waiting.pop(name))]
+
+    def close(self) -> None:
+        """See ``Source``."""
+        self._closed = True
+        self._plan.close()
+        self._tails.close(self._tail)
+        if "events" in self._waiting:
+            self._waiting["events"].cancel()
+
+    async def _events(self) -> list[bytes]:
+        while True:
+            try:
+                found = await self._tail.read()
+            except (RedisError, OSError) as error:
+                logger.debug("events of a session: %s", error)  # the plan's status says it to the client
+                await asyncio.sleep(RETRY_S)
+                continue
+            if isinstance(found, Rewound):
+                return [block("rewound", msgspec.json.encode(found._asdict()), found.tail or "")]
+            return [_event(self._tail.session, entry) for entry in found]
+
+
+def _result(task: asyncio.Task[list[bytes]]) -> list[bytes]:
+    return [] if task.cancelled() else task.result()
+
+
+def _event(session: str, entry: Entry) -> bytes:
+    return block("event", frames.encode(EventFrame(session, entry.event)), str(entry.position))
+
+
+def _update(update: Update) -> bytes:
+    match update:
+        case Snapshot(_, baseline):
+            return block("snapshot", frames.encode(baseline))
+        case Frame():
+            return block("projection", frames.encode(update))
+        case Deleted():
+            return block("deleted", frames.encode(update))
+        case status:
+            return block("status", msgspec.json.encode(status._asdict()))

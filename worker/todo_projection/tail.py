@@ -1,0 +1,197 @@
+"""The ends of the logs that clients follow, event by event.
+
+One blocked read of a process tells that a log has grown; each client then reads from its own place, so nothing is
+buffered for anybody, and going on after a lost connection is the same thing as going on.
+"""
+
+import asyncio
+import logging
+from typing import Any, NamedTuple
+
+import msgspec
+from redis.exceptions import RedisError, ResponseError
+
+from todo_projection.wire import Wire, settled
+from todo_write.events import Entry, Keys, Position, Unsound, decode_entry
+from todo_write.log import Client
+
+BLOCK_MS = 250  # also how long a log may be followed before the blocked read watches it
+SLACK_MS = 3000
+READ_MAX = 16
+READ_BYTES = 1024 * 1024  # what a read aims at; it is one event at least
+LOOK_S = 3.0
+RETRY_S = 0.5
+START = b"0-0"
+
+logger = logging.getLogger(__name__)
+
+
+class Rewound(NamedTuple):
+    """The event last seen is not in the log any more: deleted, or lost in a fail-over. ``tail`` None: no log."""
+
+    held: str
+    tail: str | None
+
+
+class Tails:
+    """The logs followed in a process, and the one blocked read that watches all of them."""
+
+    def __init__(self, client: Client, wire: Wire) -> None:
+        self.wire = wire
+        self._client = client
+        self._watched: dict[str, bytes] = {}  # by session: the id up to which growth has been told
+        self._tails: dict[str, set[Tail]] = {}
+        self._some = asyncio.Event()
+
+    async def keys(self) -> Keys:
+        """Key names of the namespace."""
+        return await self._client.keys(create=False)
+
+    def open(self, session: str, after: Position | None) -> "Tail":
+        """One client's place in a log: behind ``after``, or at the end it has now; ``close`` it when done."""
+        tail = Tail(self, session, after)
+        self._tails.setdefault(session, set()).add(tail)
+        return tail
+
+    def close(self, tail: "Tail") -> None:
+        """Forget a client's place; harmless when done twice."""
+        tails = self._tails.get(tail.session, set())
+        tails.discard(tail)
+        if not tails:
+            self._tails.pop(tail.session, None)
+            self._watched.pop(tail.session, None)
+
+    def watch(self, session: str, here: bytes) -> None:
+        """Tell the clients of this session when its log grows beyond ``here``, unless they are told already."""
+        if session in self._tails:
+            self._watched.setdefault(session, here)
+            self._some.set()
+
+    def rewind(self, session: str) -> None:
+        """The log is not what it was: watch it from where its clients stand next."""
+        self._watched.pop(session, None)
+
+    async def run(self) -> None:
+        """Watch for ever; while the server is away, try on: the clients' own reads say so."""
+        while True:
+            redis = self._client.open_blocking((BLOCK_MS + SLACK_MS) / 1000)
+            try:
+                while True:
+                    await self._round(redis)
+            except ResponseError as error:  # a key of another type, among others: whose it is, its client finds out
+                logger.warning("following logs: %s", error)
+                self._wake(*self._watched)
+                self._watched.clear()
+                await asyncio.sleep(RETRY_S)
+            except (RedisError, OSError) as error:
+                logger.warning(
+                    "redis at %s: following logs: %s; next try in %.1f s", self._client.address, error, RETRY_S
+                )
+                await asyncio.sleep(RETRY_S)
+            finally:
+                await redis.aclose()
+
+    async def _round(self, redis: Any) -> None:
+        if not self._watched:
+            self._some.clear()
+            await self._some.wait()
+        keys = await self.keys()
+        logs = {keys.log(session).encode(): session for session in self._watched}
+        starts = [self._watched[session] for session in logs.values()]
+        grown = await redis.execute_command("XREAD", "COUNT", READ_MAX, "BLOCK", BLOCK_MS, "STREAMS", *logs, *starts)
+        for log, entries in grown or ():
+            session = logs[log]
+            if session in self._watched:
+                self._watched[session] = entries[-1][0]
+            self._wake(session)
+
+    def _wake(self, *sessions: str) -> None:
+        for session in sessions:
+            for tail in self._tails.get(session, ()):
+                tail.grown.set()
+
+
+class Tail:
+    """One client's place in one log."""
+
+    def __init__(self, tails: Tails, session: str, after: Position | None) -> None:
+        self.session = session
+        self.grown = asyncio.Event()
+        self._tails = tails
+        self._here = None if after is None else START if after.seq < 0 else str(after).encode()
+        self._op: bytes | None = None
+        self._count = READ_MAX
+
+    async def read(self) -> list[Entry] | Rewound:
+        """The next events, waited for; raises redis errors, and is called again."""
+        while True:
+            self.grown.clear()
+            here = self._here
+            if here is None:
+                here = await self._go_to_end()
+            found = await self._look(here)
+            if found:
+                return found
+            self._tails.watch(self.session, self._here or START)
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self.grown.wait()
+            except TimeoutError:
+                continue  # a log that lost its end tells nobody: it has to be looked at
+
+    async def _look(self, here: bytes) -> list[Entry] | Rewound:
+        log = (await self._tails.keys()).log(self.session)
+        commands = [("XRANGE", log, here, here), ("XRANGE", log, b"(" + here, "+", "COUNT", self._count)]
+        stands, found = settled(await self._tails.wire.pipeline(commands))
+        if here != START and not self._recognises(stands, goes_on=bool(found)):
+            self._tails.rewind(self.session)
+            tail = await self._go_to_end()
+            return Rewound(here.decode(), None if tail == START else tail.decode())
+        if found:
+            self._stand_at(found[-1])
+            size = sum(len(field) for _, fields in found for field in fields) // len(found)
+            self._count = max(1, min(READ_BYTES // (size + 1), READ_MAX))
+        return [entry for entry in map(entry_of, found) if entry is not None]
+
+    def _recognises(self, stands: Any, *, goes_on: bool) -> bool:
+        """Whether what was last seen still stands; a place that a client remembered gets its op at the first look."""
+        if not stands:
+            return goes_on  # trimmed, or the log began anew, as its epoch says
+        known, self._op = self._op, _op(stands[0])
+        return known in (None, self._op)
+
+    async def _go_to_end(self) -> bytes:
+        log = (await self._tails.keys()).log(self.session)
+        last = await self._tails.wire.command("XREVRANGE", log, "+", "-", "COUNT", 1)
+        if not last:
+            self._here, self._op = START, None
+            return START
+        return self._stand_at(last[0])
+
+    def _stand_at(self, raw: Any) -> bytes:
+        here: bytes = raw[0]
+        self._here, self._op = here, _op(raw)
+        return here
+
+
+def shown(entry: Entry) -> Entry:
+    """The entry fit to stand in other JSON: data that is none, which no writer of ours stores, becomes null."""
+    try:
+        msgspec.json.decode(entry.event.data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return entry._replace(event=msgspec.structs.replace(entry.event, data=msgspec.Raw(b"null")))
+    return entry
+
+
+def entry_of(raw: Any) -> Entry | None:
+    """An entry from the server's reply; None, told in the log, for one that nobody of ours wrote."""
+    try:
+        return shown(decode_entry(raw[0], raw[1]))
+    except Unsound as error:
+        logger.warning("passed over: %s", error)
+        return None
+
+
+def _op(raw: Any) -> bytes:
+    fields: list[bytes] = raw[1]
+    return dict(zip(fields[::2], fields[1::2], strict=True)).get(b"op", b"")
