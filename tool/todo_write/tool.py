@@ -73,13 +73,16 @@ class Outcome(NamedTuple):
 
 
 class TodoWrite:
-    """The tool over the session logs of one client; safe for any number of calls and sessions at once."""
+    """The tool over the session logs of one client; safe for any number of calls and sessions at once.
+
+    ``logs`` are those it writes: a host that appends other events through them keeps the order of a session.
+    """
 
     name = NAME
 
     def __init__(self, client: Client, *, allow_parallel_in_progress: bool) -> None:
         self._allow_parallel_in_progress = allow_parallel_in_progress
-        self._logs = Logs(client)
+        self.logs = Logs(client)
         self.description = description(allow_parallel_in_progress=allow_parallel_in_progress)
 
     @property
@@ -97,7 +100,7 @@ class TodoWrite:
             todos = check(arguments, allow_parallel_in_progress=self._allow_parallel_in_progress)
             if session is None:
                 raise Rejected(_NO_SESSION)
-            with self._logs.of(session) as log:
+            with self.logs.of(session) as log:
                 # Nothing is awaited before this line, so calls reach the log in the order in which they were made.
                 position = await log.append(TODO_WRITE, {"todos": todos})
         except (Rejected, InvalidSession, InvalidEvent) as error:
