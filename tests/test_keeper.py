@@ -73,3 +73,4 @@ async def test_it_prints_the_process_it_keeps_and_how_that_ended(tmp_path: Path)
     pid, code = (await process.stdout.read()).split()
     assert int(pid) not in {process.pid, 0}
     assert int(code) == -signal.SIGKILL
+    assert await process.wait() == signal.SIGKILL
