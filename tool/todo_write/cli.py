@@ -136,6 +136,42 @@ def schema(
 
 
 @app.command(
+    epilog="Exit codes: 0 everything is answered, 1 the answers could not be written, 2 a bad setting.\n\n"
+    """Example: echo '{"id": 1, "session": "s1", "call": {"todos": []}}' | todo-write serve --parallel"""
+)
+def serve(
+    session: Annotated[
+        str | None, typer.Option(help="Session of requests that name none; TODO_SESSION.", show_default=False)
+    ] = None,
+    mode: Mode = None,
+    redis_url: RedisUrl = None,
+    namespace: Namespace = None,
+    partitions: Partitions = None,
+) -> None:
+    """Do what JSON lines on standard input ask for: one process for all sessions of a host in any language.
+
+    {"id", "session", "call": {…}} runs a call of the tool and is answered with {"id", "text", "ok"}.
+
+    {"id", "session", "type", "data"} appends an event and is answered with {"id", "position"}, or {"id", "error"}.
+    """
+    allowed = read_mode(mode)
+    from todo_write.serve import Unheard, serve_stdio
+    from todo_write.settings import Settings
+
+    # A process that goes on running gives a call all the time a library does.
+    settings = Settings.from_env(
+        os.environ, session=session, redis_url=redis_url, namespace=namespace, partitions=partitions
+    )
+    try:
+        with_client(
+            settings,
+            lambda client: serve_stdio(client, allow_parallel_in_progress=allowed, session=settings.session),
+        )
+    except Unheard as error:
+        fail(str(error), REFUSED)
+
+
+@app.command(
     "import",
     epilog="Exit codes: 0 all of it is in, 1 something was skipped or refused, 2 not saved or a bad setting.\n\n"
     "Example: todo-write import ~/.claude/projects/*/*.jsonl",
@@ -143,7 +179,7 @@ def schema(
 def import_(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE", help="Transcripts, JSON lines.", exists=True, dir_okay=False, readable=True),
+        typer.Argument(metavar="FILE", help="Transcripts, JSON lines."),
     ],
     session: Annotated[str | None, typer.Option(help="Session id instead of the file's own.")] = None,
     json: Json = False,
@@ -158,6 +194,9 @@ def import_(
     from todo_write.progress import progress_bar
 
     renamed = None if session is None else check_session(session)
+    for path in files:
+        if path.is_dir() or not os.access(path, os.R_OK):
+            fail(f"{path}: there is no such file that can be read", BAD_SETTING)
 
     async def body(client: "Client") -> "list[FileReport]":
         reports: list[FileReport] = []

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
@@ -18,7 +20,9 @@ T = TypeVar("T")
 OK, REFUSED, NOT_SAVED = 0, 1, 2
 BAD_SETTING = NOT_SAVED
 
-BUDGET_MS = 3000  # a model waits 5 s at most, and Python has to start first
+# A model waits 5 s at most from the start of the process; Python itself needs a part of them at both ends.
+WAIT_MS = 4000
+BUDGET_MIN_MS = 1000
 
 
 def read_settings(**flags: object) -> "Settings":
@@ -26,8 +30,18 @@ def read_settings(**flags: object) -> "Settings":
     from todo_write.settings import Settings, variable
 
     if not os.environ.get(variable("append_budget_ms")):
-        flags["append_budget_ms"] = BUDGET_MS
+        flags["append_budget_ms"] = max(BUDGET_MIN_MS, WAIT_MS - _age_ms())
     return Settings.from_env(os.environ, **flags)
+
+
+def _age_ms() -> int:
+    """How long this process has been running; where nothing tells, how long it has computed."""
+    try:
+        started_ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, ValueError):
+        age_s = time.process_time()
+    return int(age_s * 1000)
 
 
 def read_mode(flag: bool | None) -> bool:
