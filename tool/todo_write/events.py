@@ -20,6 +20,7 @@ PARTITIONS_DEFAULT = 64
 PARTITIONS_MAX = 1024
 SLOTS = 16384
 GROUP = "projection"
+ENTRY_FIELDS = [b"type", b"time", b"op", b"data"]
 EVENT_BYTES_MAX = 1024 * 1024
 TODO_WRITE_BYTES_MAX = 256 * 1024
 SESSION_BYTES_MAX = 256
@@ -39,7 +40,7 @@ JS_SPACE = (
 )
 
 _NAMESPACE = re.compile(r"[a-z0-9_-]{1,32}\Z")
-_POSITION = re.compile(r"(0|[1-9][0-9]{0,15})-(0|-1|[1-9][0-9]{0,15})\Z")
+_POSITION = re.compile(rb"(0|[1-9][0-9]{0,15})-(0|-1|[1-9][0-9]{0,15})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 T = TypeVar("T")
@@ -78,11 +79,12 @@ class Position(NamedTuple):
     @classmethod
     def parse(cls, text: str | bytes) -> "Position":
         """Read ``<epoch>-<seq>``; raises ValueError naming the text."""
-        plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-        match = _POSITION.match(plain)
+        match = _POSITION.fullmatch(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
         if match is None:
+            plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
             raise ValueError(f"not a position: {plain!r}; a position is <epoch>-<seq>, two whole numbers")
-        return cls(int(match[1]), int(match[2]))
+        epoch, seq = match.groups()
+        return cls(int(epoch), int(seq))
 
 
 class Todo(msgspec.Struct, frozen=True):
@@ -98,7 +100,7 @@ class TodoWrite(msgspec.Struct, frozen=True):
     todos: list[Todo]
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, dict=True):
     """The envelope: what readers of a log get. ``time`` in epoch ms, never ordered by; ``data`` is JSON as written."""
 
     type: str
@@ -128,7 +130,18 @@ def trim(text: str) -> str:
 
 
 def sound_todos(event: Event) -> list[Todo]:
-    """The list of a ``todo/write`` event; raises Unsound. The number in progress is never looked at."""
+    """The list of a ``todo/write`` event; raises Unsound. The number in progress is never looked at.
+
+    Read once, however many units ask: kept beside the event's fields (heavy mix: 2 µs an event).
+    """
+    kept = vars(event)
+    if "todos" not in kept:
+        kept["todos"] = _checked_todos(event)
+    todos: list[Todo] = kept["todos"]
+    return todos
+
+
+def _checked_todos(event: Event) -> list[Todo]:
     todos = event.read(TodoWrite).todos
     seen: set[str] = set()
     for index, todo in enumerate(todos):
@@ -169,11 +182,12 @@ def encode_data(type: str, data: Any) -> bytes:
 def decode_entry(id: bytes, fields: Sequence[bytes]) -> Entry:
     """An entry as the server returns it (flat field list) as Entry; raises Unsound for one nobody of ours wrote."""
     try:
-        named = dict(zip(fields[::2], fields[1::2], strict=True))
+        if fields[::2] != ENTRY_FIELDS:
+            raise ValueError(f"its fields are {fields[::2]}, not {ENTRY_FIELDS}")
+        type, time, op, data = fields[1::2]
         position = Position.parse(id)
-        event = Event(named[b"type"].decode(), position.seq, int(named[b"time"]), msgspec.Raw(named[b"data"]))
-        return Entry(position, named[b"op"].decode(), event)
-    except (KeyError, ValueError) as error:
+        return Entry(position, op.decode(), Event(type.decode(), position.seq, int(time), msgspec.Raw(data)))
+    except ValueError as error:
         raise Unsound(f"entry {id.decode('utf-8', 'replace')} is not an event: {error!r}") from None
 
 

@@ -37,6 +37,11 @@ class Advance(NamedTuple):
     refolds: frozenset[str] = frozenset()
     need: Need | None = None
 
+    @property
+    def only_position(self) -> bool:
+        """Whether nothing of the row changes but its position: no event in between is handled by any unit."""
+        return self.need is not None and self.need.seqs == [] and self.need.after >= 0
+
     def refolding(self, key: str) -> "Advance":
         """The same, with one more unit from the start."""
         return self._replace(refolds=self.refolds | {key}, need=Need(self.span, -1, None))

@@ -81,6 +81,8 @@ class BoardUnit:
 
     def view(self, state: BoardState) -> Board:
         """The board without what only the fold needs."""
+        if state.started is msgspec.UNSET:
+            return state  # itself, so that it is written down once and not twice
         return Board(*(getattr(state, field) for field in _FIELDS))
 
     def encode(self, state: BoardState) -> bytes:

@@ -24,7 +24,7 @@ def commit_call(
             args += (name, raw)
         args += (str(len(change.remove)), *change.remove)
         args += (str(len(change.frames)), *change.frames)
-        args += (str(len(change.pointers)), *(pointer.id for pointer in change.pointers))
+        args += (str(len(change.pointers)), *[pointer.id for pointer in change.pointers])
     indexes = [keys.feed(partition), keys.recent(partition), keys.working(partition), keys.stale(partition)]
     return indexes + [keys.row(change.session) for change in changes], args
 

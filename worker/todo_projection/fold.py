@@ -97,7 +97,8 @@ class Fold:
             raise CorruptCell(self.unit.key, error) from error
 
     def _encoded(self, state: Any) -> Cell:
-        value, raw = msgspec.json.encode(self.unit.view(state)), self.unit.encode(state)
+        view, raw = self.unit.view(state), self.unit.encode(state)
+        value = raw if view is state else msgspec.json.encode(view)
         return Cell(value, self._at, self.unit.state_version, None if raw == value else raw, self._mark)
 
 
