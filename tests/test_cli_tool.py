@@ -110,9 +110,7 @@ class TestCall:
         )
         assert done.out == 'Error: invalid todos: duplicate content "Maß ✓"\n'
 
-    @pytest.mark.parametrize(
-        ("variable", "flags", "code"), [("true", [], 0), ("false", [], 1), ("false", ["--parallel"], 0)]
-    )
+    @pytest.mark.parametrize(("variable", "flags", "code"), [("false", [], 1), ("false", ["--parallel"], 0)])
     async def test_the_mode_comes_from_the_variable_or_else_the_flag(
         self, todo_write: Command, variable: str, flags: list[str], code: int
     ) -> None:
@@ -185,10 +183,7 @@ class TestAppend:
         ("type", "data", "why"),
         [
             ("todo/write", '{"todos": [{"content": " a ", "status": "pending"}]}', "trimmed"),
-            ("todo/write", '{"todos": [{"content": "a", "status": "open"}]}', "status"),
             ("x", '{"a": ', "not JSON"),
-            ("x", '{"a": "\\ud800"}', "not JSON"),
-            ("", "{}", "event type ''"),
             ("x", json.dumps("x" * 1024 * 1024), "at most 1048576"),
         ],
     )
@@ -204,9 +199,6 @@ class TestAppend:
         ("command", "session", "why"),
         [
             ("append", "", "0 bytes"),
-            ("append", "x" * 257, "257 bytes"),
-            ("append", "a\nb", "control character"),
-            ("call", "", "0 bytes"),
             ("call", "a{b", "brace"),
         ],
     )
@@ -247,7 +239,7 @@ class TestTurn:
 class TestSchema:
     @pytest.mark.parametrize(
         ("format", "mode"),
-        [("json-schema", "--single"), ("openai", "--parallel"), ("anthropic", "--single"), ("mcp", "--parallel")],
+        [("json-schema", "--single"), ("anthropic", "--parallel"), ("mcp", "--single")],
     )
     async def test_each_format_in_its_mode(self, format: Any, mode: str) -> None:
         done = await Command("todo-write")("schema", "--format", format, mode)
@@ -315,11 +307,7 @@ class TestSettings:
         ("variable", "value", "allowed"),
         [
             ("TODO_PARTITIONS", "many", "1 to 1024"),
-            ("TODO_PARTITIONS", "5000", "1 to 1024"),
-            ("TODO_NAMESPACE", "Todo!", "a-z"),
             ("TODO_REDIS_URL", "http://127.0.0.1", "redis://"),
-            ("TODO_ALLOW_PARALLEL_IN_PROGRESS", "perhaps", "true or false"),
-            ("TODO_APPEND_BUDGET_MS", "soon", "milliseconds"),
         ],
     )
     async def test_a_malformed_one_is_named_with_its_value_and_what_is_allowed(
@@ -344,11 +332,9 @@ class TestSettings:
         assert all(number in done.err for number in ("64", "32"))
         assert await stored.contents() == [{}]
 
-    @pytest.mark.parametrize(
-        "command", [("append", "s1", "x", "{}"), ("turn", "s1", "start"), ("delete", "s1", "--yes")]
-    )
-    async def test_no_password_is_shown(self, todo_write: Command, command: tuple[str, ...]) -> None:
-        done = await todo_write.having(TODO_REDIS_URL=nowhere(), TODO_APPEND_BUDGET_MS="100")(*command)
+    async def test_no_password_is_shown(self, todo_write: Command) -> None:
+        away = todo_write.having(TODO_REDIS_URL=nowhere(), TODO_APPEND_BUDGET_MS="100")
+        done = await away("turn", "s1", "start")
         assert done.code == 2
         assert "secret" not in done.out + done.err
 
