@@ -128,7 +128,11 @@ def _check_batches(unit: Unit, events: Sequence[Event], data: st.DataObject) -> 
         cell = _folded(unit, cell, events[start : start + size])
         start += size
     if cell != whole:
-        _break(unit, f"any split into batches gives the same: {whole} in one, {cell} in several")
+        _break(
+            unit,
+            f"any split into batches gives the same cell, but all at once {whole}, in batches {cell}: encode must hold "
+            "all of the state, and apply must return the very same state exactly where nothing changes",
+        )
 
 
 def _folded(unit: Unit, before: Cell | None, events: Sequence[Event]) -> Cell:

@@ -1,0 +1,194 @@
+"""The laws of the kit: each catches the unit that breaks it, and says what to do."""
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+
+from todo_projection.testing.laws import LawBroken, check_unit_laws
+from todo_projection.unit import InvalidUnit
+from todo_write.events import Event
+
+SAID = st.tuples(st.just("said"), st.integers(0, 9))
+
+
+class Said:
+    """All numbers said, in order: a unit that keeps the laws."""
+
+    key = "said"
+    state_version = 1
+    handles = frozenset({"said"})
+    heals_on = frozenset[str]()
+    published = True
+
+    def init(self) -> Any:
+        return []
+
+    def apply(self, state: Any, event: Event) -> Any:
+        return [*state, event.read(int)] if event.type == "said" else state
+
+    def view(self, state: Any) -> Any:
+        return state
+
+    def encode(self, state: Any) -> bytes:
+        return msgspec.json.encode(state)
+
+    def decode(self, raw: bytes) -> Any:
+        return msgspec.json.decode(raw)
+
+
+class Mutating(Said):
+    def apply(self, state: Any, event: Event) -> Any:
+        state.append(event.seq)
+        return state
+
+
+class MutatingWhatItRefuses(Said):
+    def apply(self, state: Any, event: Event) -> Any:
+        after = super().apply(state, event)
+        if len(after) > 2:
+            state.clear()
+            raise ValueError("too much")
+        return after
+
+
+class TakingWhatItDoesNotHandle(Said):
+    def apply(self, state: Any, event: Event) -> Any:
+        return [*state, 0]
+
+
+class Copying(Said):
+    """Whatever it does not handle leaves an equal state, but another."""
+
+    def apply(self, state: Any, event: Event) -> Any:
+        return list(super().apply(state, event))
+
+
+class Guessing(Said):
+    def apply(self, state: Any, event: Event) -> Any:
+        return [*state, random.random()] if event.type == "said" else state
+
+
+class KeepingForItself(Said):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def apply(self, state: Any, event: Event) -> Any:
+        if event.type != "said":
+            return state
+        self.count += 1
+        return [*state, self.count]
+
+
+class Forgetting(Said):
+    """Its state is more than its bytes tell."""
+
+    def view(self, state: Any) -> Any:
+        return sum(state)
+
+    def encode(self, state: Any) -> bytes:
+        return msgspec.json.encode(state[:2])
+
+
+class ForgettingInSecret(Said):
+    """Its bytes hold too little, which no view shows before the next event."""
+
+    def init(self) -> Any:
+        return [0, 0]
+
+    def apply(self, state: Any, event: Event) -> Any:
+        return [state[0] + state[1], event.read(int)] if event.type == "said" else state
+
+    def view(self, state: Any) -> Any:
+        return state[0]
+
+    def encode(self, state: Any) -> bytes:
+        return msgspec.json.encode(state[:1])
+
+    def decode(self, raw: bytes) -> Any:
+        return [*msgspec.json.decode(raw), 0]
+
+
+class NotWritable(Said):
+    def view(self, state: Any) -> Any:
+        return state if len(state) < 2 else object()
+
+
+class NotReadable(Said):
+    def decode(self, raw: bytes) -> Any:
+        return msgspec.json.decode(raw, type=list[int] if raw == b"[]" else dict[str, int])
+
+
+class Constant(Said):
+    """Tells "unchanged" by identity where a state that was read back is only equal."""
+
+    states = tuple((number,) for number in range(10))
+
+    def init(self) -> Any:
+        return self.states[0]
+
+    def apply(self, state: Any, event: Event) -> Any:
+        return self.states[event.read(int)] if event.type == "said" else state
+
+    def decode(self, raw: bytes) -> Any:
+        return msgspec.json.decode(raw, type=tuple[int])
+
+
+class HealingOnOthers(Said):
+    heals_on = frozenset({"said", "heard"})
+
+
+class Waking(Said):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def init(self) -> Any:
+        self.count += 1
+        return [self.count]
+
+
+@pytest.mark.parametrize("events", [None, SAID], ids=["any data", "own events"])
+def test_a_unit_that_keeps_them_passes(events: Any) -> None:
+    check_unit_laws(Said(), events)
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        (Mutating, "apply is pure, but changes the state it was given"),
+        (MutatingWhatItRefuses, "refuses an event and yet has changed the state"),
+        (TakingWhatItDoesNotHandle, "an event it does not handle leaves the very same state"),
+        (Copying, "an event it does not handle leaves the very same state"),
+        (Guessing, "another state the second time"),
+        (KeepingForItself, "another state the second time"),
+        (Forgetting, "written down and read back"),
+        (ForgettingInSecret, "takes events as before"),
+        (NotWritable, "but view raises"),
+        (NotReadable, "but decode raises"),
+        (Constant, "any split into batches gives the same cell"),
+        (HealingOnOthers, r"it heals only on events it is shown: put \['heard'\] into handles"),
+        (Waking, "init\\(\\) gives the same state"),
+    ],
+)
+def test_a_unit_that_breaks_one_is_caught(unit: Callable[[], Said], said: str) -> None:
+    with pytest.raises(LawBroken, match=f"unit 'said': .*{said}"):
+        check_unit_laws(unit(), SAID)
+
+
+def test_a_unit_no_worker_would_mount_is_refused() -> None:
+    unit = Said()
+    unit.key = "etag"
+    with pytest.raises(InvalidUnit, match="'etag'"):
+        check_unit_laws(unit)
+
+
+def test_the_log_that_breaks_a_law_is_the_smallest() -> None:
+    with pytest.raises(LawBroken) as caught:
+        check_unit_laws(Guessing(), SAID)
+    note = "".join(caught.value.__notes__)
+    assert re.search(r"log=\[\(\s*'said',\s*0", note)
+    assert note.count("'said'") == 1
