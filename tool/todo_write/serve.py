@@ -47,7 +47,10 @@ async def serve_stdio(client: Client, *, allow_parallel_in_progress: bool, sessi
 
 
 class Service:
-    """Requests from a reader, answers to a writer; while there is no room, nothing is read."""
+    """Requests from a reader, answers to a writer; while there is no room, nothing is read.
+
+    ``under_way`` holds the last request of each session that is not answered.
+    """
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class Service:
         self._writer = writer
         self._session = session
         self._room = room or Room()
-        self._last: dict[str | None, asyncio.Task[None]] = {}
+        self.under_way: dict[str | None, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Answer every request until the input ends or ``stop`` is called. Raises Unheard, and OSError of the input."""
@@ -94,13 +97,13 @@ class Service:
             tasks.create_task(self._tell({**place, "error": f"line {number}: {error}"}, size))
             return
         session = request.session
-        task = tasks.create_task(self._answer(request, self._last.get(session), size))
-        self._last[session] = task
+        task = tasks.create_task(self._answer(request, self.under_way.get(session), size))
+        self.under_way[session] = task
         task.add_done_callback(partial(self._forget, session))
 
     def _forget(self, session: str | None, task: asyncio.Task[None]) -> None:
-        if self._last[session] is task:
-            del self._last[session]
+        if self.under_way[session] is task:
+            del self.under_way[session]
 
     async def _answer(self, request: Call | Append, before: asyncio.Task[None] | None, size: int) -> None:
         # Begun at once, whatever is under way before it: a log serves its callers in the order in which they came,
