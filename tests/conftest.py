@@ -139,3 +139,9 @@ async def client(redis_url: str, namespace: str) -> AsyncIterator[Client]:
     """The product's own client, for this test's namespace."""
     async with connect(redis_url, namespace=namespace) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def todo_redis_url(server: Server) -> str:
+    """The server of the kit (``todo_projection.testing``): the one other tests use too."""
+    return server.url

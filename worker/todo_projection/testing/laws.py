@@ -67,7 +67,8 @@ def check_unit_laws(
 
 
 def _any_event(unit: Unit, events: st.SearchStrategy[Sent] | None) -> st.SearchStrategy[Sent]:
-    foreign = st.tuples(st.just(UNHANDLED), JSON)
+    known = JSON if events is None else events.map(lambda sent: sent[1])
+    foreign = st.tuples(st.just(UNHANDLED), JSON | known)
     if not unit.handles:
         return foreign
     broken = st.tuples(st.sampled_from(sorted(unit.handles)), JSON)

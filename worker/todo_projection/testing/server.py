@@ -34,15 +34,15 @@ def redis_server(image: str = IMAGE) -> Generator[str]:
 def _container(image: str, stack: ExitStack) -> str | None:
     """URL of a server in a container, None where that can't be had; the log says why."""
     try:
-        import docker
         from docker.errors import DockerException
         from testcontainers.core.container import DockerContainer
+        from testcontainers.core.docker_client import DockerClient
     except ImportError as error:
         _tell(error)
         return None
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         try:
-            with closing(docker.from_env()) as engine:
+            with closing(DockerClient().client) as engine:
                 engine.ping()
             container = stack.enter_context(DockerContainer(image).with_exposed_ports(PORT))
         except DockerException as error:
