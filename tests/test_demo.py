@@ -1,5 +1,6 @@
 """The demo: what its agents write, that a seed decides it, how it waits and how it ends."""
 
+import asyncio
 import json
 import signal
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from todo_write.plans import ERRANDS, PLANS
 Log = list[tuple[str, Any]]
 Logs = dict[str, Log]
 
-SEED = "17"  # by which some agents send errands, and some are interrupted
+SEED = "109"  # by which some agents send errands, and some are interrupted
 
 
 @pytest.fixture
@@ -55,6 +56,7 @@ async def test_once_is_one_plan_for_each_agent(todo_write: Command, redis: Redis
     children = logs.keys() - agents
     assert agents <= logs.keys()
     assert children
+    assert all(session.rpartition("/")[0] in agents for session in children)
     assert set(ends(logs)) == {"completed", "interrupted"}
     for session, log in logs.items():
         types = [type for type, _ in log]
@@ -134,15 +136,24 @@ async def test_it_waits_for_the_store_at_the_start_and_in_between_and_says_so(
         return sum(len(writes(log)) for log in (await read_logs(redis, namespace)).values())
 
     async with away.started("demo", "--speed", "20", "--sessions", "2") as process:
-        assert process.stderr is not None
-        assert b"going on when the store is back" in await process.stderr.readline()
+        told: list[bytes] = []
+        reading = asyncio.create_task(read_lines(process.stderr, told))
+        await eventually(lambda: told, within=30)
         await proxy.accept()
         await eventually(lambda: more_than(0), within=30)
+        told.clear()
         proxy.refuse()
-        assert b"going on when the store is back" in await process.stderr.readline()
+        await eventually(lambda: len(told) >= 3, within=30)
         await proxy.accept()
         before = await count()
         await eventually(lambda: more_than(before), within=30)
         process.send_signal(signal.SIGTERM)
-        await process.communicate()
-    assert process.returncode == 0
+        assert await process.wait() == 0
+        await reading
+    assert all(b"going on when the store is back" in line for line in told)
+
+
+async def read_lines(stream: asyncio.StreamReader | None, lines: list[bytes]) -> None:
+    assert stream is not None
+    while line := await stream.readline():
+        lines.append(line)

@@ -20,7 +20,7 @@ from todo_write.importing import import_file
 from todo_write.intake import SESSIONS_MAX
 from todo_write.log import Client, SessionLog, connect
 from todo_write.report import SKIPPED_SHOWN_MAX, FileReport
-from todo_write.transcript import LINE_BYTES_MAX, Draft, Skipped, read_lines
+from todo_write.transcript import LINE_BYTES_MAX, Draft, Malformed, Skipped, compact, read_lines
 from todo_write.upstream import read_upstream
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
@@ -131,6 +131,7 @@ class TestSessionFiles:
             ('{"type": "x", "data": {}, "time": "now"}', "$.time"),
             ('{"type": "x", "data": {}, "time": -1}', "since 1970"),
             ('{"type": "x", "data": "\\ud800"}', "not JSON"),
+            ('{"type": "x", "data": 1e999}', "out of range"),
             ('{"type": "", "data": {}}', "event type"),
             (event("todo/write", todos(**{" a": "pending"})), "unsound"),
             (event("todo/write", {"todos": [{"content": "a", "status": "done"}]}), "unsound"),
@@ -152,10 +153,15 @@ class TestSessionFiles:
         self, client: Client, file: Path, stored: Stored
     ) -> None:
         first = await import_file(client, write(file, header(), event("x", 1), '{"type":"x","da', end=""))
-        assert "truncated" in reasons(first)[3]
+        assert "cut off in the middle" in reasons(first)[3]
         second = await import_file(client, write(file, header(), event("x", 1), event("x", 2), end=""))
         assert (second.clean, counts(second)) == (True, [("s1", 1, 2)])
         assert await stored.contents() == [{}, 1, 2]
+
+    async def test_a_line_that_is_not_utf_8_is_reported(self, client: Client, file: Path, stored: Stored) -> None:
+        file.write_bytes(b'{"type":"session","id":"s1"}\n{"type":"x","data":"\xff"}\n{"type":"x","data":1}\n')
+        assert "UTF-8" in reasons(await import_file(client, file))[2]
+        assert await stored.contents() == [{}, 1]
 
     async def test_a_line_too_long_to_be_held_is_reported(self, client: Client, file: Path, stored: Stored) -> None:
         report = await import_file(client, write(file, header(), "x" * (2 * LINE_BYTES_MAX), event("x", 1)))
@@ -175,6 +181,11 @@ class TestSessionFiles:
         assert await stored.contents() == []
         assert (await import_file(client, file, "s1")).clean
         assert await stored.contents() == [1, 2]
+
+
+def test_json_too_deep_to_be_read_is_malformed() -> None:
+    with pytest.raises(Malformed):
+        compact(b"[" * 100_000 + b"]" * 100_000)
 
 
 class TestOtherFiles:
