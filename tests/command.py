@@ -1,12 +1,16 @@
 """A command of the product run as people run it: a process with its own environment."""
 
 import asyncio
+import contextlib
 import os
+import pty
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from eventually import eventually
 
 RUN_S = 60.0
 PIPE = asyncio.subprocess.PIPE
@@ -40,6 +44,30 @@ class Command:
             out, err = await process.communicate(input.encode() if isinstance(input, str) else input)
             assert process.returncode is not None
             return Done(process.returncode, out.decode(), err.decode())
+
+    async def on_terminal(self, *arguments: str | Path, question: str = "", answer: str = "") -> tuple[str, int]:
+        """What a terminal of its own shows, and the exit code; the answer is typed when the question stands there."""
+        ours, theirs = pty.openpty()
+        os.set_blocking(ours, False)
+        shown = b""
+
+        def asked() -> bool:
+            nonlocal shown
+            with contextlib.suppress(BlockingIOError):
+                shown += os.read(ours, 65536)
+            return question.encode() in shown
+
+        try:
+            async with self.started(*arguments, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+                await eventually(asked, within=RUN_S)
+                os.write(ours, answer.encode() + b"\n")
+                async with asyncio.timeout(RUN_S):
+                    code = await process.wait()
+            asked()
+            return shown.decode(), code
+        finally:
+            os.close(ours)
+            os.close(theirs)
 
     @asynccontextmanager
     async def started(

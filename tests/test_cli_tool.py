@@ -1,10 +1,6 @@
 """The agent's commands, run as processes: what they print, what they store, with which code they end."""
 
-import asyncio
-import contextlib
 import json
-import os
-import pty
 import time
 from importlib.resources import files
 from typing import Any
@@ -13,7 +9,6 @@ import pytest
 from redis.asyncio import Redis
 
 from command import Command, Done
-from eventually import eventually
 from servers import Server
 from stored import Stored
 from todo_projection.embedded import free_port
@@ -270,36 +265,13 @@ class TestDelete:
         self, todo_write: Command, stored: Stored, answer: str, code: int, left: int
     ) -> None:
         await todo_write("append", "s1", "x", "{}")
-        screen, status = await on_terminal(todo_write, "delete", "s1", question="?", answer=answer)
+        screen, status = await todo_write.on_terminal("delete", "s1", question="?", answer=answer)
         assert "'s1'" in screen
         assert (status, len(await stored.entries())) == (code, left)
 
     async def test_nothing_there_ends_with_1(self, todo_write: Command) -> None:
         done = await todo_write("delete", "s1", "--yes")
         assert (done.code, is_one_line(done.err)) == (1, True)
-
-
-async def on_terminal(command: Command, *arguments: str, question: str, answer: str) -> tuple[str, int]:
-    """What a terminal shows, and the exit code; the answer is typed when the question stands there."""
-    ours, theirs = pty.openpty()
-    os.set_blocking(ours, False)
-    shown = b""
-
-    def asked() -> bool:
-        nonlocal shown
-        with contextlib.suppress(BlockingIOError):
-            shown += os.read(ours, 65536)
-        return question.encode() in shown
-
-    try:
-        async with command.started(*arguments, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-            await eventually(asked, within=20)
-            os.write(ours, answer.encode() + b"\n")
-            async with asyncio.timeout(20):
-                return shown.decode(), await process.wait()
-    finally:
-        os.close(ours)
-        os.close(theirs)
 
 
 class TestSettings:

@@ -501,6 +501,11 @@ class TestCommand:
         done = await todo_write("import", tmp_path / "none")
         assert done == Done(2, "", f"Error: {tmp_path / 'none'}: there is no such file that can be read\n")
 
+    async def test_a_bar_shows_the_progress_on_a_terminal_and_the_report_stays(self, todo_write: Command) -> None:
+        shown, code = await todo_write.on_terminal("import", HARNESS)
+        assert (code, "━" in shown) == (0, True)
+        assert shown.rstrip().endswith("session h-1: 8 appended, 0 already there")
+
     async def test_without_a_store_it_ends_with_2(self, todo_write: Command) -> None:
         away = todo_write.having(TODO_REDIS_URL=f"redis://:secret@127.0.0.1:{free_port()}")
         done = await away("import", HARNESS, CLAUDE)
