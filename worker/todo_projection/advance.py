@@ -57,9 +57,13 @@ class Mounted:
 
     def advance(self, span: Span, row: Row) -> Advance:
         """How the row gets on; raises Outdated."""
-        if row is WRONG_TYPE or (row.position is not None and row.position >= span.last):
+        if row is WRONG_TYPE:
             return Advance(span, row)
         lacking = self._lacking(row)
+        if row.position is not None and row.position >= span.last:
+            if not lacking or row.position.epoch != span.last.epoch:
+                return Advance(span, row)
+            span = span.reaching(row.position)
         if not row.exists or row.position is None or row.position.epoch != span.last.epoch:
             return Advance(span, row, need=Need(span, -1, self._pointed(span, -1)))
         after = row.position.seq

@@ -39,7 +39,7 @@ def acknowledged(span: Span, row: Row) -> Change:
 
 def advanced(span: Span, row: Row, etag: str) -> Change:
     """Nothing but the position of a row, and its new etag: no unit handles what came."""
-    after = Row(etag, span.last, row.rev, row.cells, row.versions)
+    after = Row(etag, span.last, row.rev, row.cells, row.versions, row.partial)
     fields = {"etag": etag.encode(), "pos": b"%d-%d" % span.last}
     return Change(span.session, row.etag, span.pointers, after, recent_ms=str(span.time_ms), set=fields)
 
@@ -88,7 +88,8 @@ def _change(
     rev = row.rev
     if told or not row.exists:
         rev = Rev(1 if rev is None else rev.n + 1, etag)
-    after = Row(etag, position, rev, {one.unit.key: one.cell for one in turned}, versions)
+    partial = row.partial and row.position is not None and row.position.epoch == position.epoch
+    after = Row(etag, position, rev, {one.unit.key: one.cell for one in turned}, versions, partial)
     set, remove = _fields(row, after)
     return Change(
         span.session,
@@ -118,7 +119,7 @@ def _is_news(row: Row, key: str, cell: Cell) -> bool:
 def _fields(row: Row, after: Row) -> tuple[dict[str, bytes], list[str]]:
     """Fields of the row to set, and those to remove."""
     set = {"etag": after.etag.encode(), "pos": str(after.position).encode()}
-    remove: list[str] = []
+    remove: list[str] = ["partial"] if row.partial and not after.partial else []
     if after.rev is not None and after.rev != row.rev:
         set["rev"] = str(after.rev).encode()
     if after.versions != row.versions:

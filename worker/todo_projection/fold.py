@@ -1,5 +1,6 @@
 """One unit of one session while events pass by: the fold, with the rule for an event it cannot take. Pure."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from todo_projection.frames import Mark
 from todo_projection.row import Cell
 from todo_projection.unit import Unit
-from todo_write.events import Event, Position
+from todo_write.events import Entry, Event, Position
 
 REASON_LENGTH_MAX = 200
 
@@ -27,7 +28,7 @@ class Fold:
     or mark is another than before, ``time`` (epoch ms) is that of the event that did it.
     """
 
-    __slots__ = ("_at", "_before", "_mark", "_state", "after", "changed", "time", "unit")
+    __slots__ = ("_at", "_before", "_mark", "_next", "_state", "after", "changed", "time", "unit")
 
     def __init__(self, unit: Unit, before: Cell | None, after: int) -> None:
         self.unit = unit
@@ -38,6 +39,7 @@ class Fold:
         self._state: Any = _UNREAD
         self._at = before.at if before else None
         self._mark = before.mark if before else None
+        self._next: Position | None = None
 
     def take(self, epoch: int, event: Event) -> None:
         """Fold one event; events come in the order of the log, those already folded or not handled are passed over.
@@ -59,6 +61,15 @@ class Fold:
         self._state, self._at = after, Position(epoch, event.seq)
         self._mark = None if heals else self._mark
         self.changed, self.time = True, event.time
+
+    def reach(self, position: Position, time: int) -> None:
+        """Go on at ``position``, of an event at ``time`` (epoch ms); what is missing before it marks the cell."""
+        expected, self._next = self._next, position._replace(seq=position.seq + 1)
+        begins = position.seq == 0 and expected is None
+        if not begins and position != expected:
+            missing = 0 if expected is None else expected.seq
+            reason = f"partial: what stood before {position} is missing from the log"
+            self._mark, self.changed, self.time = marked(self._mark, missing, reason, time), True, time
 
     @property
     def state(self) -> Any:
@@ -105,6 +116,14 @@ class Fold:
 def marked(before: Mark | None, seq: int, reason: str, time: int) -> Mark:
     """A mark for what is missing at ``seq``, found at ``time`` (epoch ms), in the place of one that may stand."""
     return Mark(seq, reason, time if before is None else before.since)
+
+
+def adopt(folds: Sequence[Fold], entries: Iterable[Entry]) -> None:
+    """Fold what stands in a log with holes; each hole marks, and heals as a skipped event does."""
+    for position, _, event in entries:
+        for fold in folds:
+            fold.reach(position, event.time)
+            fold.take(position.epoch, event)
 
 
 _UNREAD = object()

@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 from todo_projection.advance import Need
 from todo_projection.span import Gap, Span
 from todo_projection.wire import Command, Wire
-from todo_write.events import Event, Keys, Position, Unsound, decode_entry
+from todo_write.events import Entry, Event, Keys, Position, Unsound, decode_entry
 
 PAGE_EVENTS_FIRST = 64
 PAGE_EVENTS_MAX = 1000
@@ -58,6 +58,17 @@ class History:
             mean_bytes = sum(memoryview(event.data).nbytes for event in page) // len(page) + 1
             count = max(1, min(PAGE_BYTES // mean_bytes, PAGE_EVENTS_MAX))
 
+    async def standing(self, span: Span) -> AsyncIterator[list[Entry]]:
+        """Whatever stands in an adopted log up to the span's last event, with or without holes, in pages."""
+        log, start = self._keys.log(span.session), "-"
+        while True:
+            (reply,) = await self._wire.pipeline([("XRANGE", log, start, str(span.last), "COUNT", PAGE_EVENTS_FIRST)])
+            stored = _raw(reply)
+            if not stored:
+                return
+            start = f"({stored[-1][0].decode()}"
+            yield [entry for entry in map(_readable, stored) if entry is not None]
+
     def _ranges(self, need: Need) -> list[Command]:
         span, after, seqs = need
         if seqs is None:
@@ -103,6 +114,14 @@ def _contiguous(entries: Sequence[Any], epoch: int, first: int) -> list[Event]:
             break
         events.append(event)
     return events
+
+
+def _readable(stored: Any) -> Entry | None:
+    id, fields = stored
+    try:
+        return decode_entry(id, fields)
+    except Unsound:
+        return None
 
 
 def _gap(entries: Sequence[Any], epoch: int, seq: int) -> Gap:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from todo_projection.advance import Advance, Mounted
 from todo_projection.change import Change, acknowledged, advanced, folded, unfoldable
 from todo_projection.commit import commit_call, script
-from todo_projection.fold import CorruptCell, Fold
+from todo_projection.fold import CorruptCell, Fold, adopt
 from todo_projection.history import Found, History
 from todo_projection.rows import Rows
 from todo_projection.span import Gap, Pointer, spans_of
@@ -88,6 +88,10 @@ class Projector:
 
     async def _fold(self, advance: Advance, found: Found) -> list[Fold]:
         folds, epoch = self._mounted.folds(advance), advance.span.last.epoch
+        if advance.row.partial and advance.need and advance.need.after < 0:
+            async for standing in self._history.standing(advance.span):
+                adopt(folds, standing)
+            return folds
         _take(folds, epoch, found.events)
         if not found.whole and advance.need:
             reached = found.events[-1].seq if found.events else advance.need.after

@@ -29,13 +29,18 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A stored row. ``etag`` '' and ``position`` None: none is stored. A tombstone has a position and no units."""
+    """A stored row. ``etag`` '' and ``position`` None: none is stored. A tombstone has a position and no units.
+
+    A unit of version 0 in ``versions`` is to be folded again from the start of the log, by whoever gets the next
+    pointer. ``partial``: an operator has adopted the log with its holes.
+    """
 
     etag: str = ""
     position: Position | None = None
     rev: Rev | None = None
     cells: Mapping[str, Cell] = msgspec.field(default_factory=dict[str, Cell])
     versions: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
+    partial: bool = False
 
     @property
     def exists(self) -> bool:
@@ -73,8 +78,9 @@ def decode_row(session: str, fields: Mapping[bytes, bytes]) -> Row:
             etag=named["etag"].decode(),
             position=Position.parse(named["pos"]),
             rev=None if rev is None else Rev.parse(rev),
-            cells={key: _cell(key, named) for key in versions},
+            cells={key: _cell(key, named) for key, version in versions.items() if version or key in named},
             versions=versions,
+            partial="partial" in named,
         )
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
         raise CorruptRow(f"row of session {session!r} can't be read: {error!r}; rebuild the session") from None

@@ -60,6 +60,12 @@ class Span:
         self.types = {pointer.seq: pointer.type for pointer in newest}
         self.last = Position(epoch, max(self.types))
 
+    def reaching(self, last: Position) -> "Span":
+        """The same pointers, for a row that is to be folded up to ``last`` whatever they point at."""
+        span = Span(self.session, self.pointers)
+        span.last = last
+        return span
+
     @property
     def time_ms(self) -> int:
         """Feed time of the newest pointer (epoch ms)."""
