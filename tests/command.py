@@ -28,14 +28,14 @@ class Command:
     """``await Command("todo-write", TODO_NAMESPACE="x")("call", "s1")``; no other TODO_ variables are set."""
 
     def __init__(self, name: str, **variables: str) -> None:
-        self._program = Path(sys.executable).with_name(name)
-        self._environment = {key: value for key, value in os.environ.items() if not key.startswith("TODO_")}
-        self._environment |= variables
+        self.program = Path(sys.executable).with_name(name)
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("TODO_")}
+        self.environment |= variables
 
     def having(self, **variables: str) -> "Command":
         """The same command with more variables."""
-        command = Command(self._program.name)
-        command._environment = self._environment | variables
+        command = Command(self.program.name)
+        command.environment = self.environment | variables
         return command
 
     async def __call__(self, *arguments: str | Path, input: str | bytes = b"") -> Done:
@@ -75,7 +75,7 @@ class Command:
     ) -> AsyncGenerator[asyncio.subprocess.Process]:
         """The running process, killed at the end if it is still there."""
         process = await asyncio.create_subprocess_exec(
-            self._program, *arguments, env=self._environment, stdin=stdin, stdout=stdout, stderr=stderr
+            self.program, *arguments, env=self.environment, stdin=stdin, stdout=stdout, stderr=stderr
         )
         try:
             yield process
