@@ -1,12 +1,14 @@
 """The list of sessions: from the indexes and the rows, in order, with what can't be read told."""
 
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from rich.cells import cell_len
 
 from projecting import projected, working
 from running import on_terminal, operator
@@ -198,3 +200,19 @@ async def test_a_terminal_gets_no_control_character_of_a_session(
         assert not {"\u202e", "\u2066", "\x9b", "\x07"} & set(terminal.shown)
         assert "\x1b[2J" not in terminal.shown
         assert "\rb" not in terminal.shown
+
+
+async def test_a_narrow_terminal_cuts_the_texts_and_keeps_the_figures(
+    redis_url: str, namespace: str, client: Client, redis: Redis
+) -> None:
+    long = {"content": "計画を立てるための長い長い作業の名前 and its explanation", "status": "in_progress"}
+    session = "a-session-with-a-rather-long-name"
+    async with working(redis_url, namespace):
+        await write(client, redis, session, ("todo/write", {"todos": [long]}), ("session/title", {"title": "計" * 40}))
+    async with on_terminal(operator(redis_url, namespace), "sessions", width=60) as (shown, terminal):
+        assert await shown.ended() == 0
+        await terminal.says("active")
+    rows = re.sub(r"\x1b\[[0-9;]*m", "", terminal.shown).splitlines()
+    assert len(rows) == 2
+    assert all(cell_len(row) <= 60 for row in rows)
+    assert re.search(r"^a-sess.*…  ─+   0/1  計画.*…  active  \d+ s\s*$", rows[1]), rows[1]

@@ -154,7 +154,7 @@ async def test_a_server_that_is_set_is_used_and_stays(own_server: Server, namesp
 
 async def test_on_a_terminal_it_is_a_table_that_is_drawn_anew(folder: Path) -> None:
     async with on_terminal(Command("todo-projection", TMPDIR=str(folder)), "up") as (everything, terminal):
-        await terminal.says("current task")
+        await terminal.says("last event")
         await terminal.says("1 worker", within=60)
         await eventually(lambda: len(re.findall(r"demo-\S+-01", terminal.shown)) > 5, 30)
         everything.send(signal.SIGINT)

@@ -29,8 +29,10 @@ COLOURS: dict[State, str] = {
 
 def sessions_table(entries: Iterable[Entry], now: int) -> Table:
     """A row a session; ``now`` in epoch ms by the server's clock."""
-    table = _table("session", "plan", "done", "current task", "state", "last event")
+    table = _table("session", "plan", "done", "task", "state", "last event")
     table.columns[2].justify = "right"
+    for name in (0, 3):
+        table.columns[name].no_wrap = False  # these two give way on a narrow terminal; their texts are cut, not wrapped
     for entry in entries:
         board = entry.board or Board()
         last = "" if entry.last_event is None else age(now - entry.last_event)
@@ -40,16 +42,15 @@ def sessions_table(entries: Iterable[Entry], now: int) -> Table:
             state.append(" stale", "magenta")
         if entry.state in ("unknown", "stuck"):
             state.append(f" {plain(entry.why)}", "bright_black")
-        table.add_row(
-            name_of(entry), bar(board, colour), progress(board), cut(board.current or "", TASK_CELLS), state, last
-        )
+        task = Text(cut(board.current or "", TASK_CELLS), no_wrap=True, overflow="ellipsis")
+        table.add_row(name_of(entry), bar(board, colour), progress(board), task, state, last)
     return table
 
 
 def name_of(entry: Entry) -> Text:
     """How a person knows the session: its id, and its title or label."""
     board = entry.board or Board()
-    name = Text(cut(entry.session_id, NAME_CELLS))
+    name = Text(cut(entry.session_id, NAME_CELLS), no_wrap=True, overflow="ellipsis")
     told = board.title or board.label
     if told and told != entry.session_id:
         name.append(f" {cut(told, NAME_CELLS)}", "bright_black")
