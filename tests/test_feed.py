@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from eventually import eventually
 from servers import Server
-from todo_projection.feed import PENDING_PAGE, Feeds
+from todo_projection.feed import DEEPER, PENDING_PAGE, Feeds
 from todo_projection.span import Pointer
 from todo_projection.wire import Wire
 from todo_write.events import Keys
@@ -91,6 +91,23 @@ async def test_a_waiting_read_gets_the_next_pointer(ground: Ground) -> None:
     await eventually(lambda: _blocked(ground))
     (id,) = await ground.point(1)
     assert ids(await reading) == {1: [id]}
+
+
+async def test_a_feed_that_is_behind_is_read_once_more_deeper_and_then_all_are(ground: Ground) -> None:
+    await ground.point(0, 50)
+    await ground.point(1)
+    feeds = ground.feeds("w")
+    assert [len(found) for found in (await drain(feeds, 4)).values()] == [4, 1]
+    await ground.point(1)
+    assert {partition: len(found) for partition, found in (await drain(feeds, 4)).items()} == {0: 4 * DEEPER}
+    assert [len(found) for found in (await drain(feeds, 4)).values()] == [4, 1]
+
+
+async def test_a_feed_that_seemed_behind_is_not_waited_for(ground: Ground) -> None:
+    await ground.point(0, 4)
+    feeds = ground.feeds("w")
+    assert len((await drain(feeds, 4))[0]) == 4
+    assert await asyncio.wait_for(feeds.read(count_max=4, block_ms=60_000), 5) == {}
 
 
 async def test_own_pending_looked_at_ten_times_is_no_delivery_and_no_activity(ground: Ground) -> None:
