@@ -71,13 +71,15 @@ async def test_a_session_nobody_wrote_to_shows_nothing(todo_kit: Kit) -> None:
     assert (await todo_kit.show("s1"))["values"] == {}
 
 
-async def test_a_worker_that_ended_says_so_to_whoever_waits(todo_kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_failed_says_so_at_once_to_whoever_waits(
+    todo_kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def failed() -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(todo_kit, "_working", asyncio.create_task(failed()))
     with pytest.raises(ZeroDivisionError):
-        await todo_kit.wait_for("s1", Position(1, 0))
+        await asyncio.wait_for(todo_kit.wait_for("s1", Position(1, 0)), 5)
 
 
 class TestOwnUnits:

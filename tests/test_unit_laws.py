@@ -179,6 +179,19 @@ def test_a_unit_that_breaks_one_is_caught(unit: Callable[[], Said], said: str) -
         check_unit_laws(unit(), SAID)
 
 
+class JudgingByShape(Said):
+    """Takes whatever looks like its own events."""
+
+    def apply(self, state: Any, event: Event) -> Any:
+        return [*state, event.read(dict[str, int])["number"]]
+
+
+def test_foreign_events_may_look_like_ones_own() -> None:
+    numbers = st.tuples(st.just("said"), st.fixed_dictionaries({"number": st.integers(0, 9)}))
+    with pytest.raises(LawBroken, match="an event it does not handle"):
+        check_unit_laws(JudgingByShape(), numbers)
+
+
 def test_a_unit_no_worker_would_mount_is_refused() -> None:
     unit = Said()
     unit.key = "etag"
