@@ -154,7 +154,7 @@ class Worker:
     async def _project_half(self, parts: Parts, batches: Mapping[int, Batch]) -> int:
         """In steps of bounded size."""
         done = 0
-        for step in _steps(batches, parts.projector.handles):
+        for step in steps(batches, parts.projector.handles):
             done += await self._project_step(parts, step)
         return done
 
@@ -205,7 +205,7 @@ def _no_errors(found: Sequence[int | BaseException]) -> Iterator[int]:
         yield one
 
 
-def _steps(batches: Mapping[int, Batch], handles: frozenset[str]) -> Iterator[dict[int, Sequence[Pointer]]]:
+def steps(batches: Mapping[int, Batch], handles: frozenset[str]) -> Iterator[dict[int, Sequence[Pointer]]]:
     """Batches in steps of at most ``STEP_WEIGHT_MAX``, by what has to be held at once; each partition in order."""
     step: dict[int, Sequence[Pointer]] = {}
     weight = 0
