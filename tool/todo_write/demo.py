@@ -88,7 +88,7 @@ async def _patiently(step: Callable[[], Awaitable[T]]) -> T:
 
     retrying = AsyncRetrying(
         retry=retry_if_exception_type((NotSaved, OutcomeUnknown, LogRewound, RedisError, OSError)),
-        wait=wait_exponential_jitter(initial=0.2, max=5),
+        wait=wait_exponential_jitter(multiplier=0.2, max=5),
         before_sleep=_tell,
     )
     return await retrying(once)
