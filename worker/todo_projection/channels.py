@@ -4,6 +4,7 @@ A connection that breaks says so and stays broken: whoever reads it opens anothe
 was published meanwhile is gone.
 """
 
+import asyncio
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from todo_write.log import Client
 
 CHANNELS_PER_COMMAND = 500
-CONNECT_TIMEOUT_S = 2.0
+SEND_S = 2.0
 
 
 class Confirmed(NamedTuple):
@@ -40,13 +41,15 @@ class Channels:
     """A fresh pub/sub connection. Every call raises redis errors or OSError; then close it and open another."""
 
     def __init__(self, client: Client, *, sharded: bool) -> None:
-        self._pool: Any = client.open_pool(CONNECT_TIMEOUT_S, 1)
+        # No time-out of redis-py's: it sends under asyncio.wait_for, which in Python 3.11 can swallow a cancellation.
+        self._pool: Any = client.open_pool(None, 1)
         self._connection: Any = None
         self._prefix = "S" if sharded else ""
 
     async def open(self) -> None:
         """Connect."""
-        self._connection = await self._pool.get_connection()
+        async with asyncio.timeout(SEND_S):
+            self._connection = await self._pool.get_connection()
 
     async def subscribe(self, channels: Iterable[str]) -> None:
         """Ask for these channels; each is confirmed by itself."""
@@ -58,7 +61,8 @@ class Channels:
 
     async def ping(self) -> None:
         """Ask for a sign of life; a half-open connection never gives one."""
-        await self._connection.send_command("PING")
+        async with asyncio.timeout(SEND_S):
+            await self._connection.send_command("PING")
 
     async def read(self, timeout_s: float) -> Heard | None:
         """The next thing the server says; None when it is silent for that long."""
@@ -84,4 +88,5 @@ class Channels:
     async def _send(self, command: str, channels: Iterable[str]) -> None:
         names = iter(channels)
         while page := list(islice(names, CHANNELS_PER_COMMAND)):
-            await self._connection.send_command(command, *page)
+            async with asyncio.timeout(SEND_S):
+                await self._connection.send_command(command, *page)

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 from starlette.routing import BaseRoute
 from uvicorn import Config, Server
 
+from todo_projection.background import end
 from todo_projection.boards import Boards
 from todo_projection.connection import HEAD_BYTES_MAX, Connection, open_listener
 from todo_projection.pages import Pages
@@ -45,12 +46,13 @@ def run_gateway(settings: Settings, more: Sequence[BaseRoute] = ()) -> int:
     While redis is away it serves what it can, and says so.
     """
     _allow_many_clients()
-    asyncio.run(_run(settings, more))
+    asyncio.run(_until_a_signal(settings, more))
     return 0
 
 
-async def _run(settings: Settings, more: Sequence[BaseRoute]) -> None:
-    with stopping() as stop, open_listener(settings.gateway_host, settings.gateway_port) as listener:
+async def serve(settings: Settings, stop: Stop, more: Sequence[BaseRoute] = ()) -> None:
+    """Serve until ``stop`` is asked; ``more`` are further routes. Raises as ``run_gateway``."""
+    with open_listener(settings.gateway_host, settings.gateway_port) as listener:
         async with _parts(settings) as parts:
             await _check_layout(parts)
             server = GatewayServer(_config(settings, parts, more))
@@ -60,6 +62,11 @@ async def _run(settings: Settings, more: Sequence[BaseRoute]) -> None:
             await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
             asked.cancel()
             await _end(server, serving, parts, settings, stop)
+
+
+async def _until_a_signal(settings: Settings, more: Sequence[BaseRoute]) -> None:
+    with stopping() as stop:
+        await serve(settings, stop, more)
 
 
 @contextlib.asynccontextmanager
@@ -88,9 +95,7 @@ async def _parts(settings: Settings) -> AsyncGenerator[Parts]:
                     settings.gateway_prefix,
                 )
             finally:
-                for task in running:
-                    task.cancel()
-                await asyncio.gather(*running, return_exceptions=True)
+                await end(*running)
     finally:
         await wire.aclose()
         await client.aclose()

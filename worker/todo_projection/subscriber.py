@@ -10,9 +10,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
+from todo_projection.background import end
 from todo_projection.channels import Channels, Confirmed, Message
+from todo_projection.frames import Rev
 from todo_projection.rows import row_of
 from todo_projection.subscription import Snapshot, State, Status, Subscription, Update
 from todo_projection.views import Views
@@ -49,6 +52,7 @@ class Subscriber:
         self._behind_ms = behind_ms
         self._waiting = Waiting(self._wire, self._layout)
         self._tasks: list[asyncio.Task[None]] = []
+        self._asked: Keys | None = None  # by which the channels were named
 
     async def __aenter__(self) -> Self:
         steps = {"channels": self._hear, "baselines": self._read, "rows": self._poll, "positions": self._waiting.look}
@@ -56,9 +60,7 @@ class Subscriber:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*self._tasks)
         self.views.release_all()
         await self._wire.aclose()
 
@@ -92,8 +94,10 @@ class Subscriber:
             await asyncio.sleep(pause_s)
 
     async def _layout(self) -> Keys:
-        if self.views.keys is None:
-            self.views.keys = await self._client.keys(create=False)
+        """Key names, asked for anew until the first writer has laid the namespace out."""
+        self.views.keys = await self._client.keys(create=False)
+        if self._asked is not None and self._asked.partitions != self.views.keys.partitions:
+            self.views.changed.set()
         return self.views.keys
 
     async def _hear(self) -> None:
@@ -114,8 +118,11 @@ class Subscriber:
     async def _ask(self, channels: Channels, keys: Keys) -> None:
         """Keep the channels asked for equal to the sessions watched."""
         asked: set[str] = set()
+        self._asked = keys
         while True:
             self.views.changed.clear()
+            if self.views.keys is not None and self.views.keys.partitions != keys.partitions:
+                raise RedisConnectionError("the namespace was laid out meanwhile: other channels")
             wanted = self.views.sessions
             await channels.subscribe(keys.channel(session) for session in wanted - asked)
             await channels.unsubscribe(keys.channel(session) for session in asked - wanted)
@@ -199,7 +206,10 @@ def _session_of(channel: str) -> str:
 def _identity(reply: Any) -> tuple[int | None, str | None]:
     """Epoch and rev as a row holds them; a row that can't be read counts as none."""
     pos, rev = (None, None) if isinstance(reply, Exception) else reply
-    return (None if pos is None else Position.parse(pos).epoch), (None if rev is None else rev.decode())
+    try:
+        return (None if pos is None else Position.parse(pos).epoch), (None if rev is None else str(Rev.parse(rev)))
+    except ValueError:
+        return None, None
 
 
 def _feed_ms(first: Any) -> int:
