@@ -262,11 +262,11 @@ class TestRefusal:
     async def test_nobody_there_is_told_within_the_budget(self, proxy: Proxy, namespace: str) -> None:
         proxy.refuse()
         started = time.monotonic()
-        async with connect(proxy.url, namespace=namespace, append_budget_ms=400) as client:
+        async with connect(proxy.url, namespace=namespace, append_budget_ms=400, append_attempt_ms=100) as client:
             with pytest.raises(NotSaved, match=f"127.0.0.1:{proxy.port}/0 did not take it: ") as told:
                 await SessionLog(client, "s1").append("x", 1)
         assert isinstance(told.value.__cause__, RedisConnectionError)
-        assert 0.1 < time.monotonic() - started < 1.5
+        assert 0.1 < time.monotonic() - started < 3
 
     async def test_a_server_that_comes_back_within_the_budget_gets_it(
         self, proxy: Proxy, far: SessionLog, stored: Stored, caplog: pytest.LogCaptureFixture
@@ -285,7 +285,7 @@ class TestRefusal:
             log = SessionLog(client, "s1")
             calls = await asyncio.gather(*(log.append("x", n) for n in range(3)), return_exceptions=True)
         assert [type(answer) for answer in calls] == [NotSaved] * 3  # no connection was made: nothing was sent
-        assert time.monotonic() - started < 2.5
+        assert time.monotonic() - started < 4
 
     async def test_a_full_server_is_told_and_nothing_is_written(
         self, own_server: Server, redis: Redis, client: Client, log: SessionLog, stored: Stored
@@ -293,7 +293,7 @@ class TestRefusal:
         await log.append("x", 0)
         await redis.config_set("maxmemory", "1")
         with pytest.raises(NotSaved, match="OOM") as told:
-            await SessionLog(client, "s1", append_budget_ms=200).append_all([("x", 1), ("x", 2)])
+            await SessionLog(client, "s1", append_budget_ms=1200).append_all([("x", 1), ("x", 2)])
         assert isinstance(told.value.__cause__, OutOfMemoryError)
         await redis.config_set("maxmemory", "0")
         assert await stored.contents() == [0]
@@ -316,7 +316,7 @@ class TestRefusal:
         await SessionLog(client, "s0").append("x", 0)
         await redis.replicaof(primary.host, primary.port)
         with pytest.raises(NotSaved, match="READONLY") as told:
-            await SessionLog(client, "s1", append_budget_ms=200).append("x", 0)
+            await SessionLog(client, "s1", append_budget_ms=1200).append("x", 0)
         assert isinstance(told.value.__cause__, ReadOnlyError | ResponseError)
         await redis.replicaof("NO", "ONE")
         await SessionLog(client, "s1").append("x", 1)
@@ -326,15 +326,18 @@ class TestRefusal:
         await client.keys()
         await redis.config_set("min-replicas-to-write", "1")
         with pytest.raises(NotSaved, match="NOREPLICAS"):
-            await SessionLog(client, "s1", append_budget_ms=200).append("x", 1)
+            await SessionLog(client, "s1", append_budget_ms=1200).append("x", 1)
 
-    async def test_a_key_of_another_type_is_told_at_once(self, redis: Redis, log: SessionLog, stored: Stored) -> None:
+    async def test_a_key_of_another_type_is_told_at_once(
+        self, redis: Redis, log: SessionLog, stored: Stored, caplog: pytest.LogCaptureFixture
+    ) -> None:
         await redis.set(stored.feed, "mine")
         started = time.monotonic()
         with pytest.raises(NotSaved, match=r"WRONGTYPE .*feed is a string, not a stream") as told:
             await log.append("x", 1)
         assert isinstance(told.value.__cause__, ResponseError)
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 2.5  # of a budget of 5
+        assert "trying again" not in caplog.text
         assert await stored.entries() == []
 
     async def test_a_wrong_password_is_told_at_once_and_not_shown(self, own_server: Server, redis: Redis) -> None:
@@ -346,7 +349,7 @@ class TestRefusal:
                 await SessionLog(client, "s1").append("x", 1)
         assert isinstance(told.value.__cause__, AuthenticationError)
         assert "geheim" not in str(told.value) + repr(client.settings) + client.address
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 2.5  # of a budget of 5
 
     async def test_a_missing_permission_is_told_at_once(self, own_server: Server, redis: Redis) -> None:
         await redis.acl_setuser("reader", enabled=True, nopass=True, keys=["*"], categories=["+@read"], reset=True)

@@ -132,6 +132,17 @@ async def test_a_follower_goes_on_into_a_log_begun_anew(log: SessionLog) -> None
     await _end(following)
 
 
+async def test_a_follower_ends_at_whatever_moment_it_is_cancelled(log: SessionLog) -> None:
+    await log.append("x", 0)
+    for moment in range(60):
+        _, following = _collect(log.follow())
+        for _ in range(moment):
+            await asyncio.sleep(0)  # one turn of the loop, no time
+        following.cancel()
+        ended, _ = await asyncio.wait({following}, timeout=5)
+        assert ended, f"a cancellation was lost at moment {moment}"
+
+
 def _data(entries: list[Entry]) -> list[Any]:
     return [msgspec.json.decode(entry.event.data) for entry in entries]
 

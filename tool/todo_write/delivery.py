@@ -58,7 +58,7 @@ class Delivery:
 
     def __init__(self, client: Client, *, budget_ms: int, attempt_ms: int) -> None:
         self._client = client
-        self._attempt_s = attempt_ms / 1000
+        self._attempt_s = min(attempt_ms, budget_ms) / 1000
         self._ends = asyncio.get_running_loop().time() + budget_ms / 1000
         self._deadline = 0.0
         self.maybe_stored = False
@@ -69,21 +69,16 @@ class Delivery:
         Raises NotSaved when every try was refused, OutcomeUnknown when one may have had its effect. Nobody repeats
         behind that. What ``attempt`` raises beyond Refused, Unanswered and Moved ends it as it is.
         """
-        loop = asyncio.get_running_loop()
-        started = loop.time()
 
         async def once() -> T:
-            now = loop.time()
-            self._deadline = now + self._attempt_s
-            if now > started:
-                self._deadline = min(self._deadline, max(self._ends, now))
+            self._deadline = asyncio.get_running_loop().time() + self._attempt_s
             return await attempt()
 
         try:
             try:
                 return await once()  # past tenacity, whose bookkeeping costs a third of an append
             except (Refused, Unanswered, Moved) as error:
-                if not _may_repeat(error) or loop.time() >= self._ends:
+                if not _may_repeat(error) or self._left_s() <= 0:
                     raise
                 _logger.log(_level(error), "first try: %s; trying again", error)
             return await self._retrying()(once)
@@ -96,11 +91,15 @@ class Delivery:
     def _retrying(self) -> AsyncRetrying:
         return AsyncRetrying(
             retry=retry_if_exception(_may_repeat),
-            stop=stop_before_delay(self._ends - asyncio.get_running_loop().time()),
+            stop=stop_before_delay(self._left_s()),
             wait=_wait,
             before_sleep=_tell,
             reraise=True,
         )
+
+    def _left_s(self) -> float:
+        """For how long tries may still begin: each gets its whole time, since one cut short would tell nothing."""
+        return self._ends - self._attempt_s - asyncio.get_running_loop().time()
 
     async def ask(self, step: Callable[[], Awaitable[T]]) -> T:
         """A harmless step of a try, one that only reads; raises Refused."""
