@@ -80,7 +80,7 @@ class Delivery:
             except (Refused, Unanswered, Moved) as error:
                 if not _may_repeat(error) or self._left_s() <= 0:
                     raise
-                _logger.log(_level(error), "first try: %s; trying again", error)
+                self._tell(1, error)
             return await self._retrying()(once)
         except (Refused, Unanswered, Moved) as error:
             cause = error.__cause__ or error
@@ -93,9 +93,13 @@ class Delivery:
             retry=retry_if_exception(_may_repeat),
             stop=stop_before_delay(self._left_s()),
             wait=_wait,
-            before_sleep=_tell,
+            before_sleep=lambda state: self._tell(state.attempt_number + 1, _error_of(state)),
             reraise=True,
         )
+
+    def _tell(self, number: int, error: BaseException | None) -> None:
+        level = logging.DEBUG if isinstance(error, Moved) else logging.WARNING
+        _logger.log(level, "redis at %s: try %d: %s; trying again", self._client.address, number, error)
 
     def _left_s(self) -> float:
         """For how long tries may still begin: each gets its whole time, since one cut short would tell nothing."""
@@ -133,18 +137,12 @@ def _may_repeat(error: BaseException) -> bool:
     return isinstance(error, Moved | Unanswered) or (isinstance(error, Refused) and error.transient)
 
 
+def _error_of(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome is not None else None
+
+
 def _wait(state: RetryCallState) -> float:
-    moved = state.outcome is not None and isinstance(state.outcome.exception(), Moved)
-    return 0.0 if moved else _backoff(state)
-
-
-def _tell(state: RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome is not None else None
-    _logger.log(_level(error), "try %d: %s; trying again", state.attempt_number + 1, error)
-
-
-def _level(error: BaseException | None) -> int:
-    return logging.DEBUG if isinstance(error, Moved) else logging.WARNING
+    return 0.0 if isinstance(_error_of(state), Moved) else _backoff(state)
 
 
 def _code(error: Exception) -> str | None:
