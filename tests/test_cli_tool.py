@@ -17,7 +17,7 @@ from todo_write.schema import definition
 
 PLAN = {"todos": [{"content": "build", "status": "in_progress"}, {"content": "ship", "status": "pending"}]}
 TEXT = "Updated todo list: 1 pending, 1 in progress, 0 completed.\n"
-COMMANDS = ("call", "append", "turn", "schema", "import", "delete", "script", "demo")
+COMMANDS = ("call", "append", "turn", "schema", "serve", "mcp", "import", "delete", "script", "demo")
 WITHIN_S = 5.0
 
 

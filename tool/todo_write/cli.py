@@ -172,6 +172,55 @@ def serve(
 
 
 @app.command(
+    epilog="Exit codes: 0 ended, 1 the extra is not installed, 2 a bad setting, or the address can't be had.\n\n"
+    "Example: claude mcp add todo -- todo-write mcp --parallel --session release-4"
+)
+def mcp(
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Serve many connections over HTTP, at /mcp; HOST is 127.0.0.1 unless given."
+        ),
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(help="Session of every plan; TODO_SESSION, else one per connection.", show_default=False),
+    ] = None,
+    mode: Mode = None,
+    redis_url: RedisUrl = None,
+    namespace: Namespace = None,
+    partitions: Partitions = None,
+) -> None:
+    """Serve the tool to MCP clients, over standard input and output or over HTTP."""
+    allowed = read_mode(mode)
+    try:
+        from todo_write.mcp_http import read_address, serve_http
+        from todo_write.mcp_stdio import serve_stdio
+    except ModuleNotFoundError as error:
+        fail(f"{error.name} is not installed: pip install 'todo-projection[mcp]'", REFUSED)
+    import logging
+
+    from todo_write.settings import Settings
+    from todo_write.tool import TodoWrite
+
+    settings = Settings.from_env(
+        os.environ, session=session, redis_url=redis_url, namespace=namespace, partitions=partitions
+    )
+    for name in ("mcp", "mcp_http", "mcp_stdio"):
+        logging.getLogger(f"todo_write.{name}").setLevel(logging.INFO)  # who writes which session is told nowhere else
+    address = None if http is None else read_address(http)
+
+    async def body(client: "Client") -> None:
+        tool = TodoWrite(client, allow_parallel_in_progress=allowed)
+        if address is None:
+            await serve_stdio(tool, settings.session)
+        else:
+            await serve_http(tool, settings.session, *address)
+
+    with_client(settings, body)
+
+
+@app.command(
     "import",
     epilog="Exit codes: 0 all of it is in, 1 something was skipped or refused, 2 not saved or a bad setting.\n\n"
     "Example: todo-write import ~/.claude/projects/*/*.jsonl",
