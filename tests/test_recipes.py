@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hosts import Host, Told, langgraph, openai_agents, pydantic_ai
+from logged import log_of, turn
 from todo_projection.testing.kit import Kit
 from todo_write.log import Client, LogReader, SessionLog
 from todo_write.schema import definition
@@ -17,16 +18,6 @@ DONE: list[Any] = []  # a model that calls nothing any more
 PLAN = {"todos": [{"content": "build", "status": "in_progress"}, {"content": "test", "status": "pending"}]}
 NEXT = {"todos": [{"content": "build", "status": "completed"}, {"content": "test", "status": "in_progress"}]}
 TWICE = {"todos": [{"content": "build", "status": "pending"}, {"content": "build", "status": "pending"}]}
-
-
-async def log_of(client: Client, session: str) -> list[tuple[str, Any]]:
-    entries = [entry async for entry in LogReader(client, session).events()]
-    return [(entry.event.type, json.loads(bytes(entry.event.data))) for entry in entries]
-
-
-def turn(number: int, *plans: Any, reason: str = "completed") -> list[tuple[str, Any]]:
-    ended = ("turn/end", {"turn": number, "reason": {"kind": reason}})
-    return [("turn/start", {"turn": number}), *(("todo/write", plan) for plan in plans), ended]
 
 
 @HOSTS
