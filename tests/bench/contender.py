@@ -9,6 +9,7 @@ import msgspec
 
 from bench.contenders import drain_of
 from bench.measure import Job, Measurement, measured, run
+from todo_projection.process import collect_seldom
 
 
 def main(raw: str) -> None:
@@ -16,6 +17,7 @@ def main(raw: str) -> None:
     logging.basicConfig(level=logging.WARNING)
     job = msgspec.json.decode(raw, type=Job)
     drain = drain_of(job.name)
+    collect_seldom()  # the worker's command does so too; here everyone has the good of it
 
     async def work() -> Measurement:
         return await measured(job, lambda: drain(job))

@@ -78,6 +78,7 @@ def worker(settings: Settings) -> None:
     While redis is away it waits, and says so on standard error.
     """
     start_logging(settings.log_level)
+    process.collect_seldom()
     asyncio.run(process.work(settings, mounted_units()))
 
 

@@ -1,6 +1,7 @@
 """A worker as a process: it works until a signal, and is gone when the time for ending is over."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import Sequence
 
@@ -9,7 +10,19 @@ from todo_projection.signals import stopping
 from todo_projection.unit import Unit
 from todo_projection.worker import LEAVE_S, Worker
 
+GC_THRESHOLDS = (50_000, 20, 50)
+
 logger = logging.getLogger(__name__)
+
+
+def collect_seldom() -> None:
+    """Let the garbage collector of this process run less often: for programs that do nothing but project.
+
+    A batch is tens of thousands of small lists that are gone with it and make no cycles; looking through them again and
+    again took 1 of 8 µs an event.
+    """
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 async def work(settings: Settings, units: Sequence[Unit]) -> None:
