@@ -189,9 +189,11 @@ class Routes:
             raise bad("after is a place in a log", asked.after, "with events=1 only")
         after = _position(last_event_id or asked.after) if asked.events else None
         self._parts.streams.admit()
-        subscriber, tails = self._parts.subscriber, self._parts.tails
-        plans = Plans(subscriber, subscriber.subscription(*sessions))
-        return PlanAndEvents(plans, tails, tails.open(sessions[0], after)) if asked.events else plans
+        subscriber = self._parts.subscriber
+        subscription = subscriber.subscription(*sessions)
+        if asked.events:
+            return PlanAndEvents(subscriber, subscription, self._parts.tails, after)
+        return Plans(subscriber, subscription)
 
     def _streamed(self, source: Source) -> Stream:
         return Stream(self._parts.streams, source)

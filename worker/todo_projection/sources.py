@@ -2,19 +2,18 @@
 
 import asyncio
 import logging
-from typing import Any
 
 import msgspec
 from redis.exceptions import RedisError
 
 from todo_projection import frames
 from todo_projection.boards import Boards
-from todo_projection.frames import Deleted, EventFrame, Frame
+from todo_projection.frames import Baseline, Deleted, EventFrame, Frame
 from todo_projection.sse import block
 from todo_projection.subscriber import Snapshot, Subscriber, Subscription, Update
 from todo_projection.tail import Rewound, Tail, Tails
 from todo_projection.window import WindowReader
-from todo_write.events import Entry
+from todo_write.events import Entry, Position
 
 RETRY_S = 0.5
 
@@ -54,12 +53,19 @@ class BoardRows:
 
 
 class PlanAndEvents:
-    """The plan of one session, and its events one by one, none left out: they carry ids to go on from."""
+    """The plan of one session, and its events one by one, none left out: they carry ids to go on from.
 
-    def __init__(self, plan: Plans, tails: Tails, tail: Tail) -> None:
-        self._plan = plan
+    They begin behind ``after``, or, without it, behind the position of the first snapshot.
+    """
+
+    def __init__(
+        self, subscriber: Subscriber, subscription: Subscription, tails: Tails, after: Position | None
+    ) -> None:
+        self._plan = Plans(subscriber, subscription)
+        self._subscription = subscription
         self._tails = tails
-        self._tail = tail
+        self._after = after
+        self._tail: Tail | None = None
         self._waiting: dict[str, asyncio.Task[list[bytes]]] = {}
         self._closed = False
 
@@ -67,33 +73,45 @@ class PlanAndEvents:
         """See ``Source``; what was begun goes on when this is cancelled."""
         if self._closed:
             return []
-        steps: dict[str, Any] = {"plan": self._plan.take, "events": self._events}
-        for name, step in steps.items():
-            if name not in self._waiting:
-                self._waiting[name] = asyncio.create_task(step())
+        if "plan" not in self._waiting:
+            self._waiting["plan"] = asyncio.create_task(self._updates())
+        if "events" not in self._waiting and self._tail is not None:
+            self._waiting["events"] = asyncio.create_task(self._events(self._tail))
         await asyncio.wait(self._waiting.values(), return_when=asyncio.FIRST_COMPLETED)
         done = [name for name, task in self._waiting.items() if task.done()]
-        return [piece for name in sorted(done, reverse=True) for piece in _result(self._waiting.pop(name))]
+        return [piece for name in done for piece in _result(self._waiting.pop(name))]
 
     def close(self) -> None:
         """See ``Source``."""
         self._closed = True
         self._plan.close()
-        self._tails.close(self._tail)
+        if self._tail is not None:
+            self._tails.close(self._tail)
         if "events" in self._waiting:
             self._waiting["events"].cancel()
 
-    async def _events(self) -> list[bytes]:
+    async def _updates(self) -> list[bytes]:
+        updates = await self._subscription.take()
+        for update in updates:
+            if isinstance(update, Snapshot) and self._tail is None and not self._closed:
+                self._tail = self._tails.open(update.session, self._after or _reached(update.baseline))
+        return [_update(update) for update in updates]
+
+    async def _events(self, tail: Tail) -> list[bytes]:
         while True:
             try:
-                found = await self._tail.read()
+                found = await tail.read()
             except (RedisError, OSError) as error:
                 logger.debug("events of a session: %s", error)  # the plan's status says it to the client
                 await asyncio.sleep(RETRY_S)
                 continue
             if isinstance(found, Rewound):
                 return [block("rewound", msgspec.json.encode(found._asdict()), found.tail or "")]
-            return [_event(self._tail.session, entry) for entry in found]
+            return [_event(tail.session, entry) for entry in found]
+
+
+def _reached(baseline: Baseline) -> Position:
+    return Position(baseline.epoch or 0, baseline.as_of_seq)
 
 
 def _result(task: asyncio.Task[list[bytes]]) -> list[bytes]:

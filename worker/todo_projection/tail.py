@@ -47,8 +47,8 @@ class Tails:
         """Key names of the namespace."""
         return await self._client.keys(create=False)
 
-    def open(self, session: str, after: Position | None) -> "Tail":
-        """One client's place in a log: behind ``after``, or at the end it has now; ``close`` it when done."""
+    def open(self, session: str, after: Position) -> "Tail":
+        """One client's place in a log, behind ``after``; ``close`` it when done."""
         tail = Tail(self, session, after)
         self._tails.setdefault(session, set()).add(tail)
         return tail
@@ -114,11 +114,11 @@ class Tails:
 class Tail:
     """One client's place in one log."""
 
-    def __init__(self, tails: Tails, session: str, after: Position | None) -> None:
+    def __init__(self, tails: Tails, session: str, after: Position) -> None:
         self.session = session
         self.grown = asyncio.Event()
         self._tails = tails
-        self._here = None if after is None else START if after.seq < 0 else str(after).encode()
+        self._here = START if after.seq < 0 else str(after).encode()
         self._op: bytes | None = None
         self._count = READ_MAX
 
@@ -126,27 +126,24 @@ class Tail:
         """The next events, waited for; raises redis errors, and is called again."""
         while True:
             self.grown.clear()
-            here = self._here
-            if here is None:
-                here = await self._go_to_end()
-            found = await self._look(here)
+            found = await self._look()
             if found:
                 return found
-            self._tails.watch(self.session, self._here or START)
+            self._tails.watch(self.session, self._here)
             try:
                 async with asyncio.timeout(LOOK_S):
                     await self.grown.wait()
             except TimeoutError:
                 continue  # a log that lost its end tells nobody: it has to be looked at
 
-    async def _look(self, here: bytes) -> list[Entry] | Rewound:
-        log = (await self._tails.keys()).log(self.session)
+    async def _look(self) -> list[Entry] | Rewound:
+        log, here = (await self._tails.keys()).log(self.session), self._here
         commands = [("XRANGE", log, here, here), ("XRANGE", log, b"(" + here, "+", "COUNT", self._count)]
         stands, found = settled(await self._tails.wire.pipeline(commands))
         if here != START and not self._recognises(stands, goes_on=bool(found)):
             self._tails.rewind(self.session)
-            tail = await self._go_to_end()
-            return Rewound(here.decode(), None if tail == START else tail.decode())
+            await self._go_to_end(log)
+            return Rewound(here.decode(), None if self._here == START else self._here.decode())
         if found:
             self._stand_at(found[-1])
             size = sum(len(field) for _, fields in found for field in fields) // len(found)
@@ -160,18 +157,15 @@ class Tail:
         known, self._op = self._op, _op(stands[0])
         return known in (None, self._op)
 
-    async def _go_to_end(self) -> bytes:
-        log = (await self._tails.keys()).log(self.session)
+    async def _go_to_end(self, log: str) -> None:
         last = await self._tails.wire.command("XREVRANGE", log, "+", "-", "COUNT", 1)
-        if not last:
+        if last:
+            self._stand_at(last[0])
+        else:
             self._here, self._op = START, None
-            return START
-        return self._stand_at(last[0])
 
-    def _stand_at(self, raw: Any) -> bytes:
-        here: bytes = raw[0]
-        self._here, self._op = here, _op(raw)
-        return here
+    def _stand_at(self, raw: Any) -> None:
+        self._here, self._op = raw[0], _op(raw)
 
 
 def shown(entry: Entry) -> Entry:
