@@ -30,6 +30,7 @@ SCRIPT = (Path(todo_write.__file__).parent / "append.lua").read_text()
 DELETE = (Path(todo_write.__file__).parent / "delete.lua").read_text()
 SESSION = "s1"
 FUTURE = 4_000_000_000_000  # a row's epoch above every clock: then epochs repeat exactly after a fail-over
+FIRST_EVENTS, BEGUN_MAX = 8, 32  # how much a tombstone knows of the calls that began deleted logs
 WRITERS = st.integers(0, 1)
 COUNTS = st.sampled_from([1, 1, 1, 2, 3])
 
@@ -45,10 +46,20 @@ class Line:
 
 @dataclass(frozen=True)
 class Model:
-    """What a server holds: the log from its first kept entry on, and the highest epoch its row remembers."""
+    """What a server holds: the log from its first kept entry on, and the highest epoch its row remembers.
+
+    ``deleted`` are the last logs that were deleted, the newest first.
+    """
 
     log: tuple[Line, ...] = ()
     floor: int = 0
+    deleted: tuple[tuple[Line, ...], ...] = ()
+
+    @property
+    def begun(self) -> list[str]:
+        """Ops of calls that must not begin another log, as far as a tombstone knows them."""
+        first = (line.op for log in self.deleted for line in log[:FIRST_EVENTS])
+        return list(dict.fromkeys(first))[:BEGUN_MAX]
 
     def at(self, position: Position) -> Line | None:
         return next((line for line in self.log if line.position == position), None)
@@ -56,7 +67,8 @@ class Model:
     def append(self, call: "Request", epoch: int) -> "tuple[Model, str]":
         """The state after one request and the word it is answered with; ``epoch`` is what a new log would get."""
         if not self.log:
-            return (self._grown(call, epoch, 0), "ok") if call.expected is None else (self, "rewound")
+            begins = call.expected is None and call.op not in self.begun
+            return (self._grown(call, epoch, 0), "ok") if begins else (self, "rewound")
         tail = self.log[-1]
         expected = call.expected or Position(tail.position.epoch, -1)
         if tail.position == expected and tail.op == call.expected_op:
@@ -200,7 +212,8 @@ class AppendMachine(RuleBasedStateMachine):
         epoch = self.model.log[-1].position.epoch
         arguments = [SESSION, "etag", "PUBLISH", self._channel, "600000", str(epoch)]
         assert self._client.eval(DELETE, 5, *self._deletes, *arguments) == b"deleted"
-        self.model = Model((), max(self.model.floor, epoch))
+        deleted = (self.model.log, *self.model.deleted)
+        self.model = Model((), max(self.model.floor, epoch), deleted)
         self._copy()
 
     @precondition(lambda self: self.model.log)
@@ -224,6 +237,8 @@ class AppendMachine(RuleBasedStateMachine):
                 Position(first.epoch, first.seq + n) for n in range(len(found))
             ]
         assert max(Counter((line.op, line.part) for line in found).values(), default=1) == 1
+        again = set(self.model.begun) & {line.op for line in found}
+        assert not again, "an event that was deleted with its log stands in another one"
         pointed = Counter((fields[b"i"].decode(), fields[b"o"].decode()) for _, fields in pointers)
         assert all(pointed[str(line.position), line.op] == 1 for line in found)
 

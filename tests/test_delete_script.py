@@ -17,6 +17,7 @@ from stored import Stored
 from todo_write.log import Client, SessionLog
 
 SCRIPT = (Path(todo_write.__file__).parent / "delete.lua").read_text()
+APPEND = (Path(todo_write.__file__).parent / "append.lua").read_text()
 SESSION = 'Sitzung "1"/ü'
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -57,7 +58,7 @@ async def test_log_values_index_and_marks_go_and_a_tombstone_stays_for_a_week(re
     assert await wire.delete() == "deleted"
     assert await redis.exists(wire.log, wire.working, wire.stale) == 0
     assert await redis.zrange(wire.recent, 0, -1) == [b"other"]
-    assert await wire.tombstone() == {"pos": "1764517000000-4", "etag": "etag0001", "rev": "7-etag0001"}
+    assert await wire.tombstone() == {"pos": "1764517000000-4", "etag": "etag0001", "rev": "7-etag0001", "begun": "a"}
     assert WEEK_MS - 60_000 < await redis.pttl(wire.row) <= WEEK_MS
 
 
@@ -115,7 +116,8 @@ async def test_a_log_without_a_row_and_a_row_without_a_log_are_deleted(redis: Re
     await wire.fill()
     await redis.delete(wire.row)
     assert await wire.delete() == "deleted"
-    assert await wire.tombstone() == {"pos": "1764517000000-4", "etag": "etag0001", "rev": "1-etag0001"}
+    told = {"pos": "1764517000000-4", "etag": "etag0001", "rev": "1-etag0001", "begun": "a"}
+    assert await wire.tombstone() == told
     await wire.fill()
     await redis.delete(wire.log)
     assert await wire.delete("etag0002", seen="") == "deleted"
@@ -202,3 +204,37 @@ async def test_of_two_who_delete_at_once_one_did(client: Client) -> None:
     await SessionLog(client, SESSION).append("x", {})
     answers = await asyncio.gather(*(SessionLog(client, SESSION).delete() for _ in range(5)))
     assert sorted(answers) == [False, False, False, False, True]
+
+
+async def test_a_late_try_of_the_call_that_began_a_deleted_log_begins_no_other(redis: Redis, wire: Wire) -> None:
+    names = (wire.log, wire.feed, wire.row)
+    late = (SESSION, "new", "", "opBegan1", "x", "1", "{}")  # the try that got no answer, still under way
+    assert (await redis.eval(APPEND, 3, *names, *late))[0] == b"ok"
+    assert await wire.delete(seen="9999999999999") == "deleted"
+
+    assert await redis.eval(APPEND, 3, *names, *late) == [b"rewound", b"", b""]
+    assert await redis.exists(wire.log) == 0
+
+    assert (await redis.eval(APPEND, 3, *names, SESSION, "new", "", "opBegan2", "x", "1", "{}"))[0] == b"ok"
+    assert await wire.delete("etag0002", seen="9999999999999") == "deleted"
+    assert await redis.eval(APPEND, 3, *names, *late) == [b"rewound", b"", b""]
+
+
+async def test_a_try_to_begin_that_had_come_second_begins_no_other_log(redis: Redis, wire: Wire) -> None:
+    names = (wire.log, wire.feed, wire.row)
+    assert (await redis.eval(APPEND, 3, *names, SESSION, "new", "", "opBegan1", "x", "1", "{}"))[0] == b"ok"
+    second = (SESSION, "new", "", "opSecond", "x", "1", "{}")
+    word, position, op = await redis.eval(APPEND, 3, *names, *second)
+    assert word == b"moved"
+    behind = (SESSION, position, op, "opSecond", "x", "1", "{}")
+    assert (await redis.eval(APPEND, 3, *names, *behind))[0] == b"ok"
+    assert await wire.delete(seen="9999999999999") == "deleted"
+    assert await redis.eval(APPEND, 3, *names, *second) == [b"rewound", b"", b""]
+
+
+async def test_a_tombstone_remembers_a_bounded_number_of_calls(redis: Redis, wire: Wire) -> None:
+    for n in range(40):
+        argv = (SESSION, "new", "", f"opBeg{n:03}", "x", "1", "{}")
+        await redis.eval(APPEND, 3, wire.log, wire.feed, wire.row, *argv)
+        await wire.delete(f"etag{n:04}", seen="9999999999999")
+    assert (await wire.tombstone())["begun"] == ",".join(f"opBeg{n:03}" for n in range(39, 7, -1))

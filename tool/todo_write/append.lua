@@ -7,7 +7,8 @@
 -- Reply ok first last          appended
 --       landed first last      an earlier try of this call had already appended
 --       moved position op      others appended behind the expected event: try again behind this tail, with the same own op
---       rewound position op    the expected event is gone; the tail is this one ('' '' when the log is empty)
+--       rewound position op    the expected event is gone, or the log this call began was deleted; the tail is this one
+--                              ('' '' when the log is empty)
 --       unknown position op    trimmed away: nobody can tell any more whether an earlier try got there
 --
 -- No `allow-oom`: a full server must refuse, and refuses before the first write, as every error here does.
@@ -37,6 +38,14 @@ end
 
 local function entry_at(id)
   return redis.call('XRANGE', log, id, id)[1]
+end
+
+-- Whether this call had begun a log that was deleted since: a try of it that comes late must not begin another.
+local function begun_before()
+  for earlier in string.gmatch(redis.call('HGET', row, 'begun') or '', '[^,]+') do
+    if earlier == op then return true end
+  end
+  return false
 end
 
 -- The server's clock, but above every epoch this session had before, as far as the row and an emptied stream remember.
@@ -85,7 +94,7 @@ end
 
 local tail = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
 if not tail then
-  if expected ~= 'new' then return { 'rewound', '', '' } end
+  if expected ~= 'new' or begun_before() then return { 'rewound', '', '' } end
   return append(new_epoch(redis.call('EXISTS', log) == 1), 0)
 end
 

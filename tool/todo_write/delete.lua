@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Deletes one session: log, values, index and marks. A tombstone keeps the row's position, so that a later log of the
--- same session gets a larger epoch; a tombstone is a row without `units`.
+-- same session gets a larger epoch, and in `begun` the ops of the first events of the last logs deleted, so that a try
+-- of one of those calls that comes late begins no log again. A tombstone is a row without `units`.
 --
 -- KEYS  log, row, recent, working, stale
 -- ARGV  session, new etag, publish command, channel, life of the tombstone in ms, epoch of the log as the caller saw it ('' for none)
@@ -26,11 +27,32 @@ local function parse(id)
   return tonumber(epoch), tonumber(seq)
 end
 
+local FIRST_EVENTS, BEGUN_MAX = 8, 32
+
+-- The ops of the log's first events: of the call that began it, and of those that were tried as its beginning beside
+-- that one. Those of logs deleted before stand behind them.
+local function begun(earlier)
+  local ops, known = {}, {}
+  local function add(op)
+    if not known[op] and #ops < BEGUN_MAX then
+      ops[#ops + 1] = op
+      known[op] = true
+    end
+  end
+  for _, entry in ipairs(redis.call('XRANGE', log, '-', '+', 'COUNT', FIRST_EVENTS)) do
+    for n = 1, #entry[2], 2 do
+      if entry[2][n] == 'op' then add(entry[2][n + 1]) end
+    end
+  end
+  for op in string.gmatch(earlier or '', '[^,]+') do add(op) end
+  return table.concat(ops, ',')
+end
+
 local function unindex()
   return redis.call('ZREM', recent, session) + redis.call('ZREM', working, session) + redis.call('HDEL', stale, session)
 end
 
-local old = redis.call('HMGET', row, 'pos', 'rev', 'units', 'etag')
+local old = redis.call('HMGET', row, 'pos', 'rev', 'units', 'etag', 'begun')
 local pos, rev, units = old[1] or '0-0', old[2], old[3]
 local top -- the highest id the log ever had
 if redis.call('EXISTS', log) == 1 then
@@ -54,8 +76,10 @@ local n = tonumber(string.match(rev or '', '^(%d+)%-') or 0) + 1
 rev = string.format('%.0f', n) .. '-' .. etag
 redis.call(publish, channel, '{"type":"session/deleted","sessionId":' .. cjson.encode(session)
   .. ',"epoch":' .. string.format('%.0f', epoch or 0) .. ',"rev":"' .. rev .. '"}')
+local ops = begun(old[5])
 redis.call('UNLINK', log, row)
 redis.call('HSET', row, 'pos', pos, 'etag', etag, 'rev', rev)
+if ops ~= '' then redis.call('HSET', row, 'begun', ops) end
 redis.call('PEXPIRE', row, life_ms)
 unindex()
 return 'deleted'
