@@ -34,6 +34,7 @@ FUTURE = 4_000_000_000_000  # a row's epoch above every clock: then a log begun 
 ROUNDS_MAX = 200
 
 T = TypeVar("T")
+Copy = dict[bytes, tuple[bytes, int]]
 
 WORKERS = st.integers(0, 1)
 NAMES = st.sampled_from(SESSIONS)
@@ -135,7 +136,7 @@ class Machine(RuleBasedStateMachine):
         self.shop = self.ground.new_shop()
         self.names = (f"w{number}" for number in range(1000))
         self.hands = [self.ground.hand(self.shop, number, next(self.names)) for number in (0, 1)]
-        self.copy: dict[bytes, tuple[bytes, int]] = {}
+        self.copies: list[Copy] = []
         self.newest: dict[str, tuple[int, int, str, Any]] = {}
         self.run(self._begin())
 
@@ -145,7 +146,7 @@ class Machine(RuleBasedStateMachine):
     async def _begin(self) -> None:
         await self.hands[0].feeds.ensure_groups()
         await self.shop.redis.hset(self.shop.keys.row("s"), mapping={"pos": f"{FUTURE}-3", "etag": "e0", "rev": "5-e0"})
-        self.copy = await self._dump()
+        await self._replicate()
         self.ear = self.shop.redis.pubsub()
         await self.ear.subscribe(*map(self.shop.keys.channel, SESSIONS))
 
@@ -153,6 +154,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(session=NAMES, events=st.lists(EVENTS, min_size=1, max_size=3))
     def append(self, session: str, events: list[tuple[str, Any]]) -> None:
+        self.run(self._replicate())
         self.run(self.shop.append(session, *events))
 
     @rule(session=NAMES)
@@ -203,12 +205,19 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def replicate(self) -> None:
-        self.copy = self.run(self._dump())
+        self.run(self._replicate())
 
-    @rule()
-    def fail_over(self) -> None:
-        self.run(self._restore())
+    @rule(back=st.integers(1, 3))
+    def fail_over(self, back: int) -> None:
+        """To a replica that had got no further than one of the last copies."""
+        self.run(self._restore(self.copies[-back:][0]))
         self.newest.clear()
+
+    @rule(back=st.integers(1, 3), session=NAMES, events=st.lists(EVENTS, min_size=1, max_size=3))
+    def fail_over_and_go_on(self, back: int, session: str, events: list[tuple[str, Any]]) -> None:
+        """Other events get the positions of those that were lost."""
+        self.fail_over(back)
+        self.run(self.shop.append(session, *events))
 
     @rule()
     def lose_the_group(self) -> None:
@@ -217,10 +226,11 @@ class Machine(RuleBasedStateMachine):
 
     @rule(session=NAMES)
     def lose_a_row(self, session: str) -> None:
-        """While its log lives; a lost tombstone would be a lost promise."""
+        """While its log lives, for a lost tombstone would be a lost promise; the next event brings it back."""
         if self.run(self.shop.redis.exists(self.shop.keys.log(session))):
             self.run(self.shop.redis.delete(self.shop.keys.row(session)))
             self.newest.pop(session, None)
+            self.append(session, [("assistant/chunk", {})])
 
     # --- what must hold
 
@@ -238,10 +248,13 @@ class Machine(RuleBasedStateMachine):
             self.run(self.shop.redis.flushall())
 
     async def _read(self, hand: Hand, count: int) -> None:
+        if await self._unread():  # else it would wait
+            await hand.begin(await hand.feeds.read(count_max=count, block_ms=1))
+
+    async def _unread(self) -> bool:
         feed = self.shop.keys.feed(0)
         (group,) = await self.shop.redis.xinfo_groups(feed)
-        if await self.shop.redis.xrange(feed, min=b"(" + group["last-delivered-id"], count=1):  # else it would wait
-            await hand.begin(await hand.feeds.read(count_max=count, block_ms=1))
+        return bool(await self.shop.redis.xrange(feed, min=b"(" + group["last-delivered-id"], count=1))
 
     async def _recover(self, hand: Hand) -> None:
         await hand.begin(await hand.feeds.own_pending())
@@ -267,11 +280,20 @@ class Machine(RuleBasedStateMachine):
         self.newest[session] = seen
 
     async def _settle(self) -> None:
-        """Let the workers end what they are at, then one of them drain the feed; then look."""
+        """Let the workers end what they are at, then one of them do the rest; then look."""
         for hand in self.hands:
             await hand.finish()
+        await self._drain()
         for session in SESSIONS:
-            await self.shop.append(session, ("assistant/chunk", {}))  # something to commit, so that the feed is trimmed
+            await self._look(session)
+        for session in SESSIONS:
+            await self.shop.append(session, ("assistant/chunk", {}))  # a commit, so that the feed is trimmed
+        await self._drain()
+        for session in SESSIONS:
+            await self._look(session)
+        assert await self.shop.redis.xrange(self.shop.keys.feed(0)) == []
+
+    async def _drain(self) -> None:
         hand = self.hands[0]
         for _ in range(ROUNDS_MAX):
             for step in (self._take_over(hand), self._read(hand, 100)):
@@ -280,30 +302,36 @@ class Machine(RuleBasedStateMachine):
                 while hand.conflicts:
                     await hand.begin(hand.conflicts)
                     await hand.finish()
-            if await self.shop.pending() == 0 and await self.shop.redis.xlen(self.shop.keys.feed(0)) == 0:
-                break
-        else:
-            pytest.fail(f"the feed is not drained: {await self.shop.redis.xrange(self.shop.keys.feed(0))}")
-        await self._hear()
-        for session in SESSIONS:
-            await self._look(session)
+            if await self.shop.pending() == 0 and not await self._unread():
+                await self._hear()
+                return
+        pytest.fail(f"the feed is not drained: {await self.shop.redis.xrange(self.shop.keys.feed(0))}")
 
     async def _look(self, session: str) -> None:
         row = await self.shop.row(session)
+        if not await self.shop.log(session):
+            assert "units" not in row
+            return
         assert shown(row) == expected_row(await self.shop.log(session)), session
         assert await self.shop.redis.ttl(self.shop.keys.row(session)) == -1
         epoch, _, rev, value = self.newest.get(session, (-1, -1, "", None))
         if f"{epoch}" == row["pos"].partition("-")[0]:  # a carrier that heard everything shows what is stored
             assert (rev, value) == (row["rev"], json.loads(row["todos"]))
 
-    async def _dump(self) -> dict[bytes, tuple[bytes, int]]:
-        redis = self.shop.redis
-        return {key: (await redis.dump(key), max(0, await redis.pttl(key))) for key in await redis.keys()}
+    async def _replicate(self) -> None:
+        pipe = self.shop.redis.pipeline()
+        keys = await self.shop.redis.keys()
+        for key in keys:
+            pipe.dump(key).pttl(key)
+        found = await pipe.execute()
+        self.copies = [*self.copies[-2:], dict(zip(keys, zip(found[::2], found[1::2], strict=True), strict=True))]
 
-    async def _restore(self) -> None:
-        await self.shop.redis.flushdb()
-        for key, (raw, ttl_ms) in self.copy.items():
-            await self.shop.redis.restore(key, ttl_ms, raw)
+    async def _restore(self, copy: Copy) -> None:
+        pipe = self.shop.redis.pipeline()
+        pipe.flushdb()
+        for key, (raw, ttl_ms) in copy.items():
+            pipe.restore(key, max(0, ttl_ms), raw)
+        await pipe.execute()
 
 
 class Ground:
