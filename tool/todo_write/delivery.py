@@ -10,6 +10,7 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Any, TypeVar
 
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -17,6 +18,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_bef
 
 from todo_write.append import Moved, NotSaved, OutcomeUnknown
 from todo_write.client import Client, exchange
+from todo_write.durability import Confirmation
 from todo_write.events import Unsound
 
 T = TypeVar("T")
@@ -113,24 +115,44 @@ class Delivery:
         except (RedisError, OSError, TimeoutError, Unsound) as error:
             raise Refused(error) from error
 
-    async def send(self, script: Script, keys: Sequence[str], arguments: Sequence[str | bytes]) -> Any:
-        """The one step that writes; raises Refused or Unanswered. A connection that owes an answer is dropped."""
+    async def send(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        arguments: Sequence[str | bytes],
+        *,
+        confirmation: Confirmation | None = None,
+    ) -> Any:
+        """The one step that writes; raises Refused or Unanswered. A connection that owes an answer is dropped.
+
+        A ``confirmation`` is asked on the same connection once this try has appended, past the try's deadline.
+        """
         sent = False
         try:
-            async with asyncio.timeout_at(self._deadline), self._client.connection() as connection:
+            async with asyncio.timeout_at(self._deadline) as limit, self._client.connection() as connection:
                 sent = True
-                try:
-                    return await exchange(connection, "EVALSHA", script.sha, len(keys), *keys, *arguments)
-                except NoScriptError:
-                    return await exchange(connection, "EVAL", script.source, len(keys), *keys, *arguments)
-                except ReadOnlyError:
-                    await connection.disconnect()  # another server is the primary now: look its address up again
-                    raise
+                answer = await _run(connection, script, keys, arguments)
+                if confirmation is not None and answer[0] == b"ok":
+                    limit.reschedule(None)
+                    await confirmation.ask(connection)
+                return answer
         except (RedisError, OSError, TimeoutError) as error:
             if sent and _code(error) is None:
                 self.maybe_stored = True
                 raise Unanswered(_reason(error)) from error
             raise Refused(error) from error
+
+
+async def _run(
+    connection: AbstractConnection, script: Script, keys: Sequence[str], arguments: Sequence[str | bytes]
+) -> Any:
+    try:
+        return await exchange(connection, "EVALSHA", script.sha, len(keys), *keys, *arguments)
+    except NoScriptError:
+        return await exchange(connection, "EVAL", script.source, len(keys), *keys, *arguments)
+    except ReadOnlyError:
+        await connection.disconnect()  # another server is the primary now: look its address up again
+        raise
 
 
 def _may_repeat(error: BaseException) -> bool:

@@ -5,13 +5,14 @@ import logging
 import time as clock
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal, overload
 
 import msgspec
 
 from todo_write.append import NO_LOG, AppendCall, LogRewound, Moved, NotSaved, OutcomeUnknown, Overtaken, Tail
 from todo_write.client import Client, LayoutMismatch, connect
 from todo_write.delivery import Delivery, Script
+from todo_write.durability import Confirmation, Durability, Receipt
 from todo_write.events import (
     TURN_END,
     TURN_START,
@@ -38,6 +39,7 @@ __all__ = [
     "NotSaved",
     "OutcomeUnknown",
     "Overtaken",
+    "Receipt",
     "SessionLog",
     "StoreSettings",
     "Tail",
@@ -82,19 +84,38 @@ class SessionLog(LogReader):
         self._turn: Turn | None = None  # None: to be looked up in the log
         self._names: list[str] = []
 
-    async def append(self, type: str, data: Any, *, time: int | None = None) -> Position:
+    @overload
+    async def append(
+        self, type: str, data: Any, *, time: int | None = None, durability: Literal["memory"] = "memory"
+    ) -> Position: ...
+    @overload
+    async def append(
+        self, type: str, data: Any, *, time: int | None = None, durability: Literal["replicated", "fsynced"]
+    ) -> Receipt: ...
+    async def append(
+        self, type: str, data: Any, *, time: int | None = None, durability: Durability = "memory"
+    ) -> Position | Receipt:
         """Append one event, ``data`` any JSON value or msgspec.Raw, ``time`` in epoch ms; returns its position.
 
-        Raises InvalidEvent; NotSaved, OutcomeUnknown, LogRewound and Overtaken as their texts say; LayoutMismatch.
-        Everything that may be repeated has been, within the budget.
+        ``durability`` beyond memory gives a Receipt, once a replica has the event (``replicated``) or the primary's
+        disk (``fsynced``), or ``append_attempt_ms`` after it: it says whether that was reached. Raises InvalidEvent;
+        NotSaved, OutcomeUnknown, LogRewound and Overtaken as their texts say; LayoutMismatch. Everything that may be
+        repeated has been, within the budget.
         """
-        return (await self.append_all([(type, data) if time is None else (type, data, time)]))[0]
+        events: list[Given] = [(type, data) if time is None else (type, data, time)]
+        if durability == "memory":
+            return (await self.append_all(events))[0]
+        confirmation = Confirmation(durability, self._attempt_ms)
+        return confirmation.receipt(await self._append(events, confirmation))
 
     async def append_all(self, events: Iterable[Given]) -> list[Position]:
         """Append several events, all or none, one behind the other: ``(type, data)`` or ``(type, data, time)`` each.
 
         Raises what ``append`` raises.
         """
+        return await self._append(events, None)
+
+    async def _append(self, events: Iterable[Given], confirmation: Confirmation | None) -> list[Position]:
         fields = [field for event in events for field in _fields(event)]
         if not fields:
             return []
@@ -106,7 +127,7 @@ class SessionLog(LogReader):
                 names = self._names or await delivery.ask(self._look_up_names)
                 if self._tail is None:
                     self._tail = call.tail = await delivery.ask(self._read_tail)
-                answer = await delivery.send(_APPEND, names, call.arguments())
+                answer = await delivery.send(_APPEND, names, call.arguments(), confirmation=confirmation)
                 try:
                     return call.read(answer, maybe_stored=delivery.maybe_stored)
                 except Moved:
