@@ -31,7 +31,7 @@ class Confirmation:
     """Asks once, on the very connection that wrote: the server counts the writes of that connection only."""
 
     def __init__(self, durability: Durability, wait_ms: int) -> None:
-        self._durability = durability
+        self._durability: Durability = durability
         self._wait_ms = wait_ms
         self._why = "an earlier try had appended them, and how far that one got can no longer be asked"
 
