@@ -1,21 +1,22 @@
-"""Transcripts of Claude Code: prompts become turns, accepted TodoWrite calls become ``todo/write``.
+"""Transcripts of Claude Code: prompts become turns, accepted calls of its plan tools become ``todo/write``.
 
+TaskCreate and TaskUpdate give the whole list as it is after them, and what a hook needs to go on from there.
 A subagent's lines (``isSidechain``) belong to a session of its own, ``<sessionId>/<agentId>``, a child of the other.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from todo_write.events import SESSION_START, TODO_WRITE, TURN_START, Todo
-from todo_write.schema import Rejected, check
+from todo_write.calls import Block, Call, Waiting
+from todo_write.events import SESSION_START, TODO_WRITE, TURN_START
+from todo_write.memory import CLAUDE_TASK, Memory, take
+from todo_write.tasks import Unfit, Whole
 from todo_write.transcript import Draft, Line, Malformed, Skipped, encode, parse
 
-TOOL = "TodoWrite"
-UNANSWERED_MAX = 1000
+CALLS_KEPT = 16  # by them a hook that goes on from here recognises what is in the log
 
 # What Claude Code itself writes as a user's text: commands, their output, what an editor or a hook adds.
 _NOT_TYPED = (
@@ -31,18 +32,8 @@ _NOT_TYPED = (
 )
 
 
-class _Block(msgspec.Struct):
-    type: str
-    text: str = ""
-    id: str = ""
-    name: str = ""
-    input: msgspec.Raw = msgspec.Raw(b"null")
-    tool_use_id: str = ""
-    is_error: bool | None = None
-
-
 class _Message(msgspec.Struct):
-    content: str | list[_Block]
+    content: str | list[Block]
 
 
 class _Entry(msgspec.Struct, rename="camel"):
@@ -55,28 +46,11 @@ class _Entry(msgspec.Struct, rename="camel"):
     is_visible_in_transcript_only: bool = False
     cwd: str | None = None
     timestamp: str | None = None
-
-
-class _Item(msgspec.Struct):
-    content: str
-    status: str
-
-
-class _Arguments(msgspec.Struct):
-    """What a call holds for us; Claude Code's items have more keys, such as ``activeForm``."""
-
-    todos: list[_Item]
+    tool_use_result: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Typed(msgspec.Struct):
     type: str
-
-
-class _Call(msgspec.Struct):
-    """A TodoWrite call that waits for its answer."""
-
-    line: int
-    todos: list[Todo]
 
 
 def child_session(session: str, agent: str | None) -> str:
@@ -96,8 +70,8 @@ def read_claude(lines: Iterator[Line], session: str | None) -> Iterator[Draft | 
             yield from reader.read(line)
         except Malformed as error:
             yield Skipped(line.number, str(error))
-    for call in reader.unanswered.values():
-        yield Skipped(call.line, f"{TOOL}: the call has no answer (yet): import again when the transcript has grown")
+    for call in reader.waiting.asked.values():
+        yield Skipped(call.at, f"{call.tool}: the call has no answer (yet): import again when the transcript has grown")
 
 
 class _Reader:
@@ -105,8 +79,8 @@ class _Reader:
         self._renamed = session
         self._last: str | None = None
         self._time: int | None = None
-        self._turns: dict[str, int] = {}  # of each session that has an event
-        self.unanswered: OrderedDict[str, _Call] = OrderedDict()
+        self._memories: dict[str, Memory] = {}  # of each session that has an event
+        self.waiting = Waiting()
 
     def read(self, line: Line) -> Iterator[Draft | Skipped]:
         kind = parse(line, _Typed).type
@@ -116,25 +90,39 @@ class _Reader:
         time = _epoch_ms(entry.timestamp)
         self._time = self._time if time is None else time
         content = entry.message.content
-        blocks = [_Block("text", text=content)] if isinstance(content, str) else content
+        blocks = [Block("text", text=content)] if isinstance(content, str) else content
         if kind == "assistant":
-            yield from self._called(blocks, line.number)
+            yield from self.waiting.called(blocks, line.number)
             return
-        for call in self._answered(blocks):
-            if isinstance(call, Skipped):
-                yield call
-            else:
-                yield from self._drafts(entry, TODO_WRITE, {"todos": call.todos}, call.line)
+        for found in self.waiting.answered(blocks, entry.tool_use_result):
+            if isinstance(found, Skipped):
+                yield found
+                continue
+            try:
+                yield from self._writes(entry, found.call, found.at)
+            except Unfit as error:
+                yield Skipped(found.at, f"{found.tool}: {error}")
         if _is_prompt(entry, blocks):
-            turn = self._turns.get(self._session(entry), 0) + 1
-            yield from self._drafts(entry, TURN_START, {"turn": turn}, line.number)
-            self._turns[self._session(entry)] = turn
+            memory = self._memories.get(self._session(entry), Memory())
+            memory = msgspec.structs.replace(memory, turn=memory.turn + 1, open=True)
+            yield from self._drafts(entry, TURN_START, {"turn": memory.turn}, line.number)
+            self._memories[self._session(entry)] = memory
+
+    def _writes(self, entry: _Entry, call: Call, line: int) -> Iterator[Draft]:
+        session = self._session(entry)
+        memory, todos, _ = take(self._memories.get(session, Memory()), call)
+        if todos is None:
+            return
+        yield from self._drafts(entry, TODO_WRITE, {"todos": todos}, line)
+        self._memories[session] = memory = msgspec.structs.replace(memory, calls=memory.calls[-CALLS_KEPT:])
+        if not isinstance(call.change, Whole):
+            yield from self._drafts(entry, CLAUDE_TASK, memory, line)
 
     def _drafts(self, entry: _Entry, type: str, data: Any, line: int) -> Iterator[Draft]:
         """An event of the session the entry belongs to, behind ``session/start`` when it is the session's first."""
         session, dated = self._session(entry), _epoch_ms(entry.timestamp) is not None
-        if session not in self._turns:
-            self._turns[session] = 0
+        if session not in self._memories:
+            self._memories[session] = Memory()
             start = {"parentSession": self._last} if entry.is_sidechain else {}
             start |= {} if entry.cwd is None else {"cwd": entry.cwd}
             yield Draft(session, SESSION_START, encode(start), line, self._time, dated)
@@ -146,37 +134,8 @@ class _Reader:
             raise Malformed("no sessionId: give the session with --session")
         return child_session(self._last, entry.agent_id) if entry.is_sidechain else self._last
 
-    def _called(self, blocks: list[_Block], line: int) -> Iterator[Skipped]:
-        for block in blocks:
-            if block.type != "tool_use" or block.name != TOOL:
-                continue
-            try:
-                self.unanswered[block.id] = _Call(line, _accept(block.input))
-            except (Rejected, Malformed) as error:
-                yield Skipped(line, f"{TOOL}: {str(error).removeprefix('Error: ')}")
-        while len(self.unanswered) > UNANSWERED_MAX:
-            _, call = self.unanswered.popitem(last=False)
-            yield Skipped(call.line, f"{TOOL}: the call has no answer")
 
-    def _answered(self, blocks: list[_Block]) -> Iterator[_Call | Skipped]:
-        for block in blocks:
-            call = self.unanswered.pop(block.tool_use_id, None) if block.type == "tool_result" else None
-            if call is not None:
-                refused = Skipped(call.line, f"{TOOL}: the call was answered with an error")
-                yield refused if block.is_error else call
-
-
-def _accept(input: msgspec.Raw) -> list[Todo]:
-    """The list of a call, as the tool takes it; raises Rejected and Malformed."""
-    try:
-        arguments = msgspec.json.decode(input, type=_Arguments)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Malformed(str(error)) from None
-    items = [{"content": item.content, "status": item.status} for item in arguments.todos]
-    return check({"todos": items}, allow_parallel_in_progress=True)
-
-
-def _is_prompt(entry: _Entry, blocks: list[_Block]) -> bool:
+def _is_prompt(entry: _Entry, blocks: list[Block]) -> bool:
     if entry.is_meta or entry.is_compact_summary or entry.is_visible_in_transcript_only:
         return False
     if any(block.type == "tool_result" for block in blocks):

@@ -4,12 +4,12 @@ import asyncio
 import logging
 import os
 import sys
-import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
+
+from todo_write.age import age_ms
 
 if TYPE_CHECKING:
     from todo_write.log import Client
@@ -30,18 +30,8 @@ def read_settings(**flags: object) -> "Settings":
     from todo_write.settings import Settings, variable
 
     if not os.environ.get(variable("append_budget_ms")):
-        flags["append_budget_ms"] = max(BUDGET_MIN_MS, WAIT_MS - _age_ms())
+        flags["append_budget_ms"] = max(BUDGET_MIN_MS, WAIT_MS - age_ms())
     return Settings.from_env(os.environ, **flags)
-
-
-def _age_ms() -> int:
-    """How long this process has been running; where nothing tells, how long it has computed."""
-    try:
-        started_ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
-        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, AttributeError, ValueError):
-        age_s = time.process_time()
-    return int(age_s * 1000)
 
 
 def read_mode(flag: bool | None) -> bool:

@@ -34,7 +34,7 @@ async def last_turn(log: LogReader) -> Turn:
     for _ in range(0, SEARCH_MAX, _PAGE):
         page = await log.read_back(before, count_max=_PAGE)
         for entry in page:
-            if turn := _turn_of(entry):
+            if turn := turn_of(entry):
                 return turn
         if len(page) < _PAGE:
             return NO_TURN
@@ -43,7 +43,8 @@ async def last_turn(log: LogReader) -> Turn:
     return NO_TURN
 
 
-def _turn_of(entry: Entry) -> Turn | None:
+def turn_of(entry: Entry) -> Turn | None:
+    """The turn that an entry starts or ends; None for any other entry."""
     if entry.event.type not in (TURN_START, TURN_END):
         return None
     try:
