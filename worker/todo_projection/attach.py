@@ -18,6 +18,7 @@ class Verdict(Enum):
     OLD = "not newer than what is held"
     DOUBT = "of a history that is not the one held: read a baseline"
     GAP = "applied, but frames before it are missing: read a baseline"
+    BEGUN = "applied, of another log than what is held: a baseline tells the values it has no frame for"
 
 
 class Held(NamedTuple):
@@ -36,50 +37,59 @@ NOTHING = Held(-1, Rev(0, ""))
 
 
 class View:
-    """The values of one session as a carrier holds them; attached once a baseline was taken."""
+    """The values of one session as a carrier holds them; attached once a baseline was taken.
+
+    Frames of one commit come together or not at all: one script publishes them on one channel.
+    """
 
     def __init__(self, session: str) -> None:
         self.baseline = Baseline.unknown(session)
         self.attached = False
+        self.reading = False
         self._session = session
-        self._whole = NOTHING
+        self._whole = NOTHING  # the newest of all that is held
+        self._floor = NOTHING  # what keys hold that no frame has changed since
         self._keys: dict[str, Held] = {}
-        self._reading = False
-        self._kept: dict[str, Published] = {}
+        self._kept = _Kept()
 
     def begin(self) -> None:
-        """A baseline is going to be read: frames from now on are kept, and applied on top of it."""
-        self._reading = True
+        """A baseline is going to be read now: frames from now on are kept, and applied on top of it."""
+        self.reading = True
 
     def replace(self, row: Row) -> bool:
-        """Take the row that was read as it is, even if older, then the frames kept; False when one leaves doubt."""
-        self._reading, self.attached = False, True
-        kept, self._kept = self._kept, {}
+        """Take the row that was read as it is, even if older, then the frames kept; False when these leave doubt."""
+        self.reading, self.attached = False, True
+        kept, self._kept = self._kept, _Kept()
         self.baseline = row.baseline(self._session)
         self._whole = NOTHING
         if row.position is not None:
             self._whole = Held(row.position.epoch, row.rev or Rev(0, ""))
+        self._floor = self._whole
         self._keys = {}
-        verdicts = [self.take(frame) for frame in sorted(kept.values(), key=_order)]
-        return not any(verdict in (Verdict.DOUBT, Verdict.GAP) for verdict in verdicts)
+        follows = kept.follows(self._whole)
+        verdicts = [self.take(frame) for frame in sorted(kept.frames.values(), key=_order)]
+        return follows and Verdict.DOUBT not in verdicts
 
     def take(self, frame: Published) -> Verdict:
         """Apply a frame when it is newer than what is held of its key."""
-        key = frame.key if isinstance(frame, Frame) else ""
-        if self._reading or not self.attached:
-            if key not in self._kept or _order(frame) > _order(self._kept[key]):
-                self._kept[key] = frame
+        if self.reading or not self.attached:
+            self._kept.put(frame)
             return Verdict.KEPT
-        arrived, held = _identity(frame), self._keys.get(key, self._whole)
-        if arrived == held and key in self._keys:
-            return Verdict.OLD
-        if arrived.order == held.order and arrived.rev != held.rev:
+        arrived, whole = _identity(frame), self._whole
+        held = self._keys.get(frame.key, self._floor) if isinstance(frame, Frame) else whole
+        if any(arrived.order == known.order and arrived.rev != known.rev for known in (held, whole)):
             return Verdict.DOUBT
         if arrived.order <= held.order:
             return Verdict.OLD
-        gap = arrived.epoch == self._whole.epoch and arrived.rev.n > self._whole.rev.n + 1
+        if isinstance(frame, Deleted):
+            self._begin_anew(arrived)
+            return Verdict.APPLIED
+        if arrived.epoch > whole.epoch:
+            self._begin_anew(Held(arrived.epoch, Rev(0, "")))
         self._apply(frame, arrived)
-        return Verdict.GAP if gap else Verdict.APPLIED
+        if arrived.epoch != whole.epoch:
+            return Verdict.BEGUN
+        return Verdict.GAP if arrived.rev.n > whole.rev.n + 1 else Verdict.APPLIED
 
     def differs(self, epoch: int | None, rev: str | None) -> bool:
         """Whether the stored row, by its epoch and rev, is another than what is held. Never "newer": unequal."""
@@ -87,13 +97,15 @@ class View:
             return self._whole != NOTHING
         return self._whole != Held(epoch, Rev(0, "") if rev is None else Rev.parse(rev))
 
-    def _apply(self, frame: Published, arrived: Held) -> None:
-        if arrived.order >= self._whole.order:
+    def _begin_anew(self, floor: Held) -> None:
+        """Hold no value: what was held is of a log that is gone."""
+        self._whole = self._floor = floor
+        self._keys.clear()
+        self.baseline = Baseline.unknown(self._session)
+
+    def _apply(self, frame: Frame, arrived: Held) -> None:
+        if arrived.order > self._whole.order:
             self._whole = arrived
-        if isinstance(frame, Deleted):
-            self._keys.clear()
-            self.baseline = Baseline.unknown(self._session)
-            return
         self._keys[frame.key] = arrived
         before = self.baseline
         stale: dict[str, Mark] = {key: mark for key, mark in before.stale.items() if key != frame.key}
@@ -101,13 +113,41 @@ class View:
             stale[frame.key] = frame.stale
         self.baseline = Baseline(
             session_id=self._session,
-            as_of_seq=max(before.as_of_seq, frame.seq) if before.epoch == frame.epoch else frame.seq,
+            as_of_seq=max(before.as_of_seq, frame.seq),
             epoch=frame.epoch,
-            rev=frame.rev,
+            rev=str(self._whole.rev),
             values={**before.values, frame.key: frame.value},
             at={**before.at, frame.key: frame.seq},
             stale=stale,
         )
+
+
+class _Kept:
+    """Frames that arrived while a baseline was read: the newest of each key, and whether any are missing among them."""
+
+    def __init__(self) -> None:
+        self.frames: dict[str, Published] = {}
+        self._first: tuple[int, int] | None = None
+        self._last = NOTHING.order
+        self._unbroken = True
+
+    def put(self, frame: Published) -> None:
+        """Keep a frame."""
+        key, order = frame.key if isinstance(frame, Frame) else "", _order(frame)
+        if key not in self.frames or order > _order(self.frames[key]):
+            self.frames[key] = frame
+        epoch, n = self._last
+        if self._first is None:
+            self._first = order
+        elif order != self._last and order != (epoch, n + 1):
+            self._unbroken = False
+        self._last = max(self._last, order)
+
+    def follows(self, row: Held) -> bool:
+        """Whether the row, with these frames on top, lacks nothing that was published."""
+        if self._first is None or self._last <= row.order:
+            return True
+        return self._unbroken and self._first[0] == row.epoch and self._first[1] <= row.rev.n + 1
 
 
 def _identity(frame: Published) -> Held:

@@ -69,14 +69,14 @@ class Rows:
 
 async def read_row(wire: Wire, keys: Keys, session: str) -> Row:
     """One row as stored; raises CorruptRow, or redis errors, retried by the caller."""
-    try:
-        reply = await wire.command("HGETALL", keys.row(session))
-    except ResponseError as error:
-        if not str(error).startswith("WRONGTYPE"):
-            raise
-        raise CorruptRow(
-            f"session {session!r}: key {keys.row(session)} is no hash; rename or delete that key"
-        ) from None
+    (reply,) = await wire.pipeline([("HGETALL", keys.row(session))])
+    return stored_row(keys, session, reply)
+
+
+def stored_row(keys: Keys, session: str, reply: Any) -> Row:
+    """One row as stored, from a pipeline's reply; raises as ``read_row``."""
+    if is_wrong_type(reply):
+        raise CorruptRow(f"session {session!r}: key {keys.row(session)} is no hash; rename or delete that key")
     return decode_row(session, _fields(reply))
 
 
@@ -90,16 +90,23 @@ def row_of(session: str, reply: Any) -> Row:
 
     Of a row that can't be read only etag and rev are known: it is folded again, and its rev goes on rising.
     """
-    if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
+    if is_wrong_type(reply):
         return WRONG_TYPE
-    if isinstance(reply, Exception):
-        raise reply
     fields = _fields(reply)
     try:
         return decode_row(session, fields)
     except CorruptRow as error:
         logger.warning("%s; its units are folded again from the start of the log", error)
         return Row(etag=_text(fields, b"etag"), rev=_rev(fields))
+
+
+def is_wrong_type(reply: Any) -> bool:
+    """Whether a key is of another type than ours; raises any other error that stands in the place of a reply."""
+    if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
+        return True
+    if isinstance(reply, Exception):
+        raise reply
+    return False
 
 
 def _fields(reply: Any) -> dict[bytes, bytes]:

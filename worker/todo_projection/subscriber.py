@@ -13,16 +13,18 @@ from typing import Any, Self
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
+from todo_projection.attach import View
 from todo_projection.background import end
 from todo_projection.channels import Channels, Confirmed, Message
 from todo_projection.frames import Rev
-from todo_projection.rows import row_of
+from todo_projection.row import CorruptRow, Row
+from todo_projection.rows import is_wrong_type, stored_row
 from todo_projection.subscription import Snapshot, State, Status, Subscription, Update
 from todo_projection.views import Views
 from todo_projection.waiting import Waiting
-from todo_projection.wire import Wire
+from todo_projection.wire import Wire, settled
 from todo_write.events import Keys, Position, check_session
-from todo_write.log import Client
+from todo_write.log import Client, LayoutMismatch
 
 POLL_MS = 3000
 BEHIND_MS = 3000
@@ -30,10 +32,11 @@ BASELINES_MAX = 200
 RETRY_S_FIRST = 0.05
 RETRY_S_MAX = 2.0
 RECHECK_S_MIN = 0.05
+LATE_S = 1.0  # between two looks at a feed that is late
 
 __all__ = ["Snapshot", "State", "Status", "Subscriber", "Subscription", "Update", "subscribe"]
 
-Unavailable = (RedisError, OSError, TimeoutError)
+Unavailable = (RedisError, OSError, LayoutMismatch)
 
 logger = logging.getLogger(__name__)
 
@@ -53,10 +56,18 @@ class Subscriber:
         self._waiting = Waiting(self._wire, self._layout)
         self._tasks: list[asyncio.Task[None]] = []
         self._asked: Keys | None = None  # by which the channels were named
+        self._unreadable: dict[str, str] = {}  # what was said of rows that can't be read
 
     async def __aenter__(self) -> Self:
-        steps = {"channels": self._hear, "baselines": self._read, "rows": self._poll, "positions": self._waiting.look}
-        self._tasks = [asyncio.create_task(self._repeat(name, step)) for name, step in steps.items()]
+        always = asyncio.Event()
+        always.set()
+        steps = {
+            "channels": (self._hear, always),
+            "baselines": (self._read, self.views.wanting),
+            "rows": (self._poll, always),
+            "positions": (self._waiting.look, self._waiting.needed),
+        }
+        self._tasks = [asyncio.create_task(self._repeat(name, *step)) for name, step in steps.items()]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -76,10 +87,13 @@ class Subscriber:
         """The row's position once it is at or beyond the one an append returned; see ``Waiting``."""
         return await self._waiting.wait_for(check_session(session), position)
 
-    async def _repeat(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
-        """Repeat a step for ever; while it fails the status says so, and the pauses grow."""
+    async def _repeat(self, name: str, step: Callable[[], Awaitable[None]], needed: asyncio.Event) -> None:
+        """Repeat a step for as long as it is needed; while it fails the status says so, and the pauses grow."""
         pause_s = RETRY_S_FIRST
         while True:
+            if not needed.is_set():
+                self.views.fault(name, broken=False)
+                await needed.wait()
             try:
                 await step()
                 self.views.fault(name, broken=False)
@@ -117,15 +131,17 @@ class Subscriber:
 
     async def _ask(self, channels: Channels, keys: Keys) -> None:
         """Keep the channels asked for equal to the sessions watched."""
-        asked: set[str] = set()
+        asked: dict[str, View] = {}
         self._asked = keys
         while True:
             self.views.changed.clear()
             if self.views.keys is not None and self.views.keys.partitions != keys.partitions:
                 raise RedisConnectionError("the namespace was laid out meanwhile: other channels")
-            wanted = self.views.sessions
-            await channels.subscribe(keys.channel(session) for session in wanted - asked)
-            await channels.unsubscribe(keys.channel(session) for session in asked - wanted)
+            wanted = self.views.watched
+            await channels.subscribe(keys.channel(session) for session in wanted.keys() - asked.keys())
+            await channels.unsubscribe(keys.channel(session) for session in asked.keys() - wanted.keys())
+            # Dropped and added again since: nothing is left to be confirmed, and yet nothing is known.
+            self.views.want(*(session for session in asked if wanted.get(session, asked[session]) != asked[session]))
             asked = wanted
             await self.views.changed.wait()
 
@@ -152,18 +168,29 @@ class Subscriber:
 
     async def _read(self) -> None:
         """Read the baselines that are wanted."""
-        await self.views.wanting.wait()
         keys = await self._layout()
         page = self.views.take_wanted(BASELINES_MAX)
         try:
             replies = await self._wire.pipeline([("HGETALL", keys.row(session)) for session in page])
-            rows = [row_of(session, reply) for session, reply in zip(page, replies, strict=True)]
+            rows = [self._row(keys, session, reply) for session, reply in zip(page, replies, strict=True)]
         except BaseException:
             self.views.want(*page)
             raise
         for session, row in zip(page, rows, strict=True):
             self.views.replace(session, row)
         self.views.tell()
+
+    def _row(self, keys: Keys, session: str, reply: Any) -> Row:
+        """The row; one that can't be read counts as none, and is told once."""
+        try:
+            row = stored_row(keys, session, reply)
+        except CorruptRow as error:
+            if self._unreadable.get(session) != str(error):
+                self._unreadable[session] = str(error)
+                logger.error("%s; the others go on", error)  # noqa: TRY400  the message says it all
+            return Row()
+        self._unreadable.pop(session, None)
+        return row
 
     async def _poll(self) -> None:
         """Compare every row watched with its view, and see whether the feeds concerned move."""
@@ -178,13 +205,14 @@ class Subscriber:
         )
         for session, row in zip(sessions, replies[: len(sessions)], strict=True):
             self.views.compare(session, *_identity(row))
+        (clock,) = settled([clock])
         now = int(clock[0]) * 1000 + int(clock[1]) // 1000
         firsts = zip(partitions, replies[len(sessions) :], strict=True)
-        ages = {partition: now - _feed_ms(first) for partition, first in firsts if isinstance(first, list) and first}
+        ages = {partition: now - _feed_ms(first) for partition, first in firsts if not is_wrong_type(first) and first}
         self.views.late(frozenset(partition for partition, age in ages.items() if age >= self._behind_ms))
         self.views.fault("rows", broken=False)
         # Look again when the oldest event that still waits would be too old, not a whole round later.
-        due = [(self._behind_ms - age) / 1000 for age in ages.values() if age < self._behind_ms]
+        due = [(self._behind_ms - age) / 1000 if age < self._behind_ms else LATE_S for age in ages.values()]
         await asyncio.sleep(min([self._poll_s, *(max(wait, RECHECK_S_MIN) for wait in due)]))
 
 
@@ -205,7 +233,7 @@ def _session_of(channel: str) -> str:
 
 def _identity(reply: Any) -> tuple[int | None, str | None]:
     """Epoch and rev as a row holds them; a row that can't be read counts as none."""
-    pos, rev = (None, None) if isinstance(reply, Exception) else reply
+    pos, rev = (None, None) if is_wrong_type(reply) else reply
     try:
         return (None if pos is None else Position.parse(pos).epoch), (None if rev is None else str(Rev.parse(rev)))
     except ValueError:

@@ -47,8 +47,8 @@ class _Slot:
         """Take an update; returns how many older ones it made superfluous."""
         skipped = 0
         if isinstance(update, Frame):
-            skipped = int(update.key in self.frames)
-            self.frames[update.key] = update
+            skipped = int(self.frames.pop(update.key, None) is not None)
+            self.frames[update.key] = update  # behind the others: what was published last comes last
             return skipped
         skipped = len(self.frames) + (self.snapshot is not None) + (self.deleted is not None)
         self.frames.clear()
@@ -81,11 +81,11 @@ class Subscription:
         self._closed = False
 
     def add(self, *sessions: str) -> None:
-        """Watch these sessions too; each begins with its snapshot."""
+        """Watch these sessions too; each begins with its snapshot. Raises InvalidSession; nothing when it is closed."""
         for session in sessions:
-            if session not in self.sessions:
-                self.sessions.add(session)
+            if session not in self.sessions and not self._closed:
                 self._add(self, session)
+                self.sessions.add(session)
 
     def drop(self, *sessions: str) -> None:
         """Watch these sessions no longer; nothing of them comes any more."""
@@ -109,7 +109,8 @@ class Subscription:
 
     def tell(self, status: Status) -> None:
         """Give the reader the status, unless it has been told the same."""
-        if status.state != self._told or self._status is not None:
+        pending = self._told if self._status is None else self._status.state
+        if status.state != pending:
             self._status = status
             self._news.set()
 

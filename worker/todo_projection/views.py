@@ -43,15 +43,25 @@ class Views:
         return set(self._views)
 
     @property
+    def watched(self) -> dict[str, View]:
+        """Their views; one that was dropped and added again has another than before."""
+        return dict(self._views)
+
+    @property
     def comparable(self) -> list[str]:
         """The sessions that can be compared with their rows: a baseline was taken, and none is being read."""
-        return [session for session, view in self._views.items() if view.attached and session not in self._wanted]
+        return [
+            session
+            for session, view in self._views.items()
+            if view.attached and not view.reading and session not in self._wanted
+        ]
 
     def open(self, sessions: Iterable[str]) -> Subscription:
         """A new reader of these sessions; raises InvalidSession."""
+        wanted = [check_session(session) for session in sessions]
         subscription = Subscription(self._watch, self._unwatch)
         self._subscriptions.add(subscription)
-        subscription.add(*sessions)
+        subscription.add(*wanted)
         self.tell()
         return subscription
 
@@ -66,22 +76,23 @@ class Views:
             self.release(subscription)
 
     def want(self, *sessions: str) -> None:
-        """Have these baselines read; from now on their frames are kept, to be applied on top."""
-        for session in sessions:
-            if session in self._views:
-                self._views[session].begin()
-                self._wanted.add(session)
-        self.wanting.set()
+        """Have these baselines read."""
+        self._wanted |= self._views.keys() & set(sessions)
+        if self._wanted:
+            self.wanting.set()
 
     def doubt(self, session: str) -> None:
         """Have a baseline read because what is held may be wrong."""
-        self.resyncs += 1
-        self.want(session)
+        if session not in self._wanted:
+            self.resyncs += 1
+            self.want(session)
 
     def take_wanted(self, count_max: int) -> list[str]:
-        """The next sessions whose baselines are to be read."""
+        """The next sessions whose baselines are read now: from here on their frames are kept, to be applied on top."""
         page = sorted(self._wanted)[:count_max]
         self._wanted.difference_update(page)
+        for session in page:
+            self._views[session].begin()
         if not self._wanted:
             self.wanting.clear()
         return page
@@ -93,13 +104,17 @@ class Views:
             return
         try:
             frame = decode_published(data)
+            if frame.session_id != session:
+                raise ValueError("it names another session")
             verdict = view.take(frame)
         except (msgspec.MsgspecError, ValueError) as error:
-            logger.warning("session %s: a message that is no frame: %s; reading the row", session, error)
+            logger.warning("session %r: a message on its channel is none of ours: %s", session, error)
             self.doubt(session)
             return
-        if verdict in (Verdict.APPLIED, Verdict.GAP):
+        if verdict in (Verdict.APPLIED, Verdict.GAP, Verdict.BEGUN):
             self._give(session, frame)
+        if verdict is Verdict.BEGUN:
+            self.want(session)
         if verdict in (Verdict.DOUBT, Verdict.GAP):
             self.doubt(session)
 
@@ -121,7 +136,8 @@ class Views:
 
     def compare(self, session: str, epoch: int | None, rev: str | None) -> None:
         """Compare with the stored row, by its epoch and rev; unequal ends in a baseline."""
-        if session not in self._wanted and session in self._views and self._views[session].differs(epoch, rev):
+        view = self._views.get(session)
+        if view is not None and view.attached and not view.reading and view.differs(epoch, rev):
             self.doubt(session)
 
     def lost(self) -> None:
@@ -155,7 +171,11 @@ class Views:
         if self._faults or not self._unsure.isdisjoint(subscription.sessions):
             return State.RECONNECTING
         keys = self.keys
-        if keys is not None and any(keys.partition(session) in self._late for session in subscription.sessions):
+        if (
+            keys is not None
+            and self._late
+            and any(keys.partition(session) in self._late for session in subscription.sessions)
+        ):
             return State.BEHIND
         return State.LIVE
 
