@@ -23,7 +23,7 @@ def shown(row: dict[str, str]) -> dict[str, Any]:
     """A stored row in the same form."""
     fields: dict[str, Any] = {}
     for name, raw in row.items():
-        if name not in ("etag", "rev"):
+        if name not in ("etag", "rev", "begun"):  # `begun` is between the writers
             fields[name] = raw if name in ("pos", "units") or name.endswith(".at") else json.loads(raw)
         if name.endswith(".stale"):
             del fields[name]["reason"]
