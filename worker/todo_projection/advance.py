@@ -43,8 +43,9 @@ class Advance(NamedTuple):
         return self.need is not None and self.need.seqs == [] and self.need.after >= 0
 
     def refolding(self, key: str) -> "Advance":
-        """The same, with one more unit from the start."""
-        return self._replace(refolds=self.refolds | {key}, need=Need(self.span, -1, None))
+        """The same, with one more unit from the start; with all of them where the log has holes."""
+        more = {key, *self.row.cells} if self.row.partial else {key}
+        return self._replace(refolds=self.refolds | more, need=Need(self.span, -1, None))
 
 
 class Mounted:
@@ -86,10 +87,14 @@ class Mounted:
         return sorted(seq for seq, type in span.types.items() if seq > after and type in self.handles)
 
     def _lacking(self, row: Row) -> frozenset[str]:
-        """Mounted units that the stored row lacks or holds in a lower version; raises Outdated for the reverse."""
+        """Mounted units that the stored row lacks or holds in a lower version; raises Outdated for the reverse.
+
+        Of a log with holes all or none: a hole is seen by whoever folds past it.
+        """
         if not row.exists or row.versions == self.versions:
             return frozenset()
         ahead = {key: version for key, version in row.versions.items() if version > self.versions.get(key, 0)}
         if ahead:
             raise Outdated(f"a row holds units {ahead}; mounted here: {dict(self.versions)}")
-        return frozenset(key for key, version in self.versions.items() if row.versions.get(key) != version)
+        lacking = frozenset(key for key, version in self.versions.items() if row.versions.get(key) != version)
+        return frozenset(self.versions) if lacking and row.partial else lacking

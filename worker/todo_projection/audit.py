@@ -4,10 +4,14 @@ The log is the truth; a pointer can be lost by hands that delete a feed, restore
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from todo_projection.look import Look, Standing, look_at, point_again
-from todo_projection.wire import Wire, settled
+from todo_projection.beats import server_time
+from todo_projection.census import START, Census
+from todo_projection.look import Look, Repair, Standing, look_at, mending, point_again
+from todo_projection.suspects import Suspects
+from todo_projection.wire import Wire
 from todo_write.events import Keys
 
 SUSPECTS_MAX = 10_000
@@ -19,63 +23,61 @@ logger = logging.getLogger(__name__)
 class Audit:
     """One sweep after another; ``step`` a page. Raises redis errors, after which the next step goes on.
 
-    A row that is behind at a first look is pointed at again only when it is still behind once its feed has nothing
-    older than that look: until then its pointer may simply wait. A row that is ahead is folded again. ``looked``,
-    ``repaired`` and ``sweeps`` count.
+    A row that is behind for good is pointed at again; one that is ahead or can't be read is folded again, with all the
+    ``mounted`` units (versions by key). A foreign log that is not adopted is reported, and pointed at once, so that it
+    is marked. ``looked``, ``repaired`` and ``sweeps`` count.
     """
 
     wire: Wire
     keys: Keys
+    mounted: Mapping[str, int]
     looked: int = 0
     repaired: int = 0
     sweeps: int = 0
-    _cursor: str = "0"
-    _suspects: dict[str, int] = field(default_factory=dict[str, int])
+    _cursor: str = START
+    _told: dict[str, str] = field(default_factory=dict[str, str])  # what was said last of a session
+    _suspects: Suspects = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._suspects = Suspects(self.wire, self.keys, count_max=SUSPECTS_MAX)
 
     async def step(self, count: int) -> None:
         """Look at about ``count`` keys, and again at the suspects whose feeds have moved on."""
-        sessions, now = await self._next_page(count)
-        for look in await look_at(self.wire, self.keys, sessions):
-            self.looked += 1
-            self._suspect(look, now)
-        await self._look_again()
+        found = await Census(self.wire, self.keys).page(self._cursor, count)
+        looks = await look_at(self.wire, self.keys, found.sessions)
+        now = await server_time(self.wire)
+        for look in looks:
+            self._suspects.add(look, now)
+            self._report(look)
+        self.looked += len(looks)
+        self.sweeps += found.cursor is None
+        self._cursor = found.cursor or START
+        lost = await self._suspects.judge()
+        await self._repair([look for look in lost if look.foldable or self._is_news(look, "foreign")])
 
-    async def _next_page(self, count: int) -> tuple[list[str], int]:
-        pattern = f"{self.keys.namespace}:{{*}}:log:*"
-        clock, (cursor, names) = settled(
-            await self.wire.pipeline([("TIME",), ("SCAN", self._cursor, "MATCH", pattern, "COUNT", count)])
-        )
-        self._cursor = cursor.decode()
-        self.sweeps += self._cursor == "0"
-        sessions = [name.decode("utf-8", "replace").split(":", 3)[3] for name in names]
-        return sessions, int(clock[0]) * 1000 + int(clock[1]) // 1000
+    async def _repair(self, lost: list[Look]) -> None:
+        repairs = [mending(look, self.mounted) if look.foldable else Repair(look) for look in lost]
+        for look, done in zip(lost, await point_again(self.wire, self.keys, repairs), strict=True):
+            if done and look.foldable:
+                self.repaired += 1
+                told = (
+                    "session %r: the row at %s is %s, its log ends with %s, and nobody points at it: pointed at again"
+                )
+                logger.warning(told, look.session, look.row, look.standing, look.tail)
 
-    def _suspect(self, look: Look, now: int) -> None:
-        if look.standing in (Standing.BEHIND, Standing.AHEAD) and len(self._suspects) < SUSPECTS_MAX:
-            self._suspects.setdefault(look.session, now)
+    def _report(self, look: Look) -> None:
+        """Say once what only a person can mend."""
+        if look.standing is Standing.BROKEN and self._is_news(look, look.why):
+            logger.warning("session %r can't be projected: %s; rename or delete that key", look.session, look.why)
+        elif look.tail and not look.foldable and self._is_news(look, look.foreign):
+            told = "session %r has a foreign log: %s; `rebuild --session %s --partial` adopts it as it stands"
+            logger.warning(told, look.session, look.foreign, look.session)
 
-    async def _look_again(self) -> None:
-        """A second look at those whose feed holds nothing from before the first."""
-        partitions = sorted({self.keys.partition(session) for session in self._suspects})
-        firsts = settled(
-            await self.wire.pipeline([("XRANGE", self.keys.feed(p), "-", "+", "COUNT", 1) for p in partitions])
-        )
-        oldest = {p: _ms(first) for p, first in zip(partitions, firsts, strict=True)}
-        due = [s for s, seen in self._suspects.items() if (oldest[self.keys.partition(s)] or seen + 1) > seen]
-        for look in await look_at(self.wire, self.keys, due):
-            del self._suspects[look.session]
-            if look.standing in (Standing.BEHIND, Standing.AHEAD):
-                await self._repair(look)
-
-    async def _repair(self, look: Look) -> None:
-        if look.foreign and look.versions:
-            return  # marked when it was folded; an operator adopts it or not
-        refold = look.versions if look.standing is Standing.AHEAD else ()
-        if await point_again(self.wire, self.keys, look, refold=refold):
-            self.repaired += 1
-            told = "session %r: the row at %s is %s of the log at %s and nobody points at it; pointed at again"
-            logger.warning(told, look.session, look.row, look.standing, look.tail)
-
-
-def _ms(first: list[tuple[bytes, object]]) -> int | None:
-    return int(first[0][0].partition(b"-")[0]) if first else None
+    def _is_news(self, look: Look, what: str) -> bool:
+        key, told = f"{what[:8]} {look.session}", f"{what} {look.tail}"
+        if self._told.get(key) == told:
+            return False
+        if len(self._told) >= SUSPECTS_MAX:
+            self._told.clear()
+        self._told[key] = told
+        return True

@@ -7,7 +7,7 @@ import msgspec
 
 from todo_projection.fold import Fold, marked
 from todo_projection.frames import Frame, Mark, Rev, encode
-from todo_projection.row import Cell, Row, cell_changes, encode_versions
+from todo_projection.row import WRONG_TYPE, Cell, Row, cell_changes, encode_versions
 from todo_projection.span import Gap, Pointer, Span
 from todo_projection.unit import Unit
 from todo_write.events import Position
@@ -44,10 +44,25 @@ def advanced(span: Span, row: Row, etag: str) -> Change:
     return Change(span.session, row.etag, span.pointers, after, recent_ms=str(span.time_ms), set=fields)
 
 
-def folded(span: Span, row: Row, folds: Sequence[Fold], versions: Mapping[str, int], etag: str) -> Change:
-    """What folds up to the span's last event make of a row; ``versions`` of all mounted units. Raises CorruptCell."""
+def folded(
+    span: Span,
+    row: Row,
+    folds: Sequence[Fold],
+    versions: Mapping[str, int],
+    etag: str,
+    *,
+    anew_ms: int | None = None,
+) -> Change:
+    """What folds up to the span's last event make of a row; ``versions`` of all mounted units. Raises CorruptCell.
+
+    ``anew_ms``: some unit was folded from the start of the log, whose last event is of that time (epoch ms). Then the
+    indexes are written anew as well, and no pointer of now makes the session look as if it had just had an event.
+    """
     turned = [_Turned(fold.unit, fold.cell(), fold.time) for fold in folds]
-    return _change(span, row, turned, span.last, versions, etag)
+    change = _change(span, row, turned, span.last, versions, etag)
+    if anew_ms is None or change.after is None:
+        return change
+    return msgspec.structs.replace(change, recent_ms=str(anew_ms), mark=_marks_text(change.after))
 
 
 def unfoldable(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[str, int], etag: str, gap: Gap) -> Change:
@@ -55,16 +70,33 @@ def unfoldable(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[st
 
     A row that is not there yet is made, without a value of any event.
     """
-    position, stored, covered = row.position, row.cells, row.versions
-    if not row.exists or position is None:
-        position, covered = Position(span.last.epoch, -1), versions
-        stored = {unit.key: Fold(unit, None, -1).cell() for unit in units}
-    turned = [
-        _Turned(unit, _with_mark(stored[unit.key], gap, span.time_ms), span.time_ms)
+    if row.exists and row.position is not None:
+        return _change(span, row, _all_marked(span, row.cells, units, gap), row.position, row.versions, etag)
+    return _change(
+        span, row, _all_marked(span, _initial(units), units, gap), Position(span.last.epoch, -1), versions, etag
+    )
+
+
+def skipped(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[str, int], etag: str, reason: str) -> Change:
+    """A mark on every unit for events that are not even to be tried; the position goes past them, values stay."""
+    if row is WRONG_TYPE or (row.position is not None and row.position >= span.last):
+        return acknowledged(span, row)
+    gap = Gap(min(span.types), reason)
+    if row.exists and row.position is not None and row.position.epoch == span.last.epoch:
+        return _change(span, row, _all_marked(span, row.cells, units, gap), span.last, row.versions, etag)
+    return _change(span, row, _all_marked(span, _initial(units), units, gap), span.last, versions, etag)
+
+
+def _initial(units: Sequence[Unit]) -> dict[str, Cell]:
+    return {unit.key: Fold(unit, None, -1).cell() for unit in units}
+
+
+def _all_marked(span: Span, cells: Mapping[str, Cell], units: Sequence[Unit], gap: Gap) -> "list[_Turned]":
+    return [
+        _Turned(unit, _with_mark(cells[unit.key], gap, span.time_ms), span.time_ms)
         for unit in units
-        if unit.key in stored
+        if unit.key in cells
     ]
-    return _change(span, row, turned, position, covered, etag)
 
 
 class _Turned(NamedTuple):
@@ -110,10 +142,12 @@ def _is_news(row: Row, key: str, cell: Cell) -> bool:
     before = row.cells.get(key)
     if cell is before:
         return False
-    value, mark = (b"null", None) if before is None else (before.value, before.mark)
+    value, mark, at = (b"null", None, None) if before is None else (before.value, before.mark, before.at)
     if (cell.value, cell.mark) != (value, mark):
         return True
-    return value != b"null" and cell.at is not None and (row.position is None or cell.at > row.position)
+    if value == b"null" or cell.at is None or cell.at == at:
+        return False
+    return row.position is None or cell.at > row.position
 
 
 def _fields(row: Row, after: Row) -> tuple[dict[str, bytes], list[str]]:
@@ -154,15 +188,22 @@ def _working(row: Row, after: Row) -> str:
     cell = after.cells.get("board")
     if cell is None or cell is row.cells.get("board"):
         return ""
-    since = _since.decode(cell.value).since
+    since = working_since(cell)
     return "-" if since is None else str(since)
+
+
+def working_since(board: Cell) -> int | None:
+    """Since when (epoch ms) an item is in progress, as the unit ``board`` tells; None when none is."""
+    return _since.decode(board.value).since
 
 
 def _mark(row: Row, after: Row) -> str:
     """What the index of stale sessions says; of a row that was not there, it may say anything so far."""
-    marks = _marks(after)
-    if row.exists and marks == _marks(row):
-        return ""
+    return "" if row.exists and _marks(after) == _marks(row) else _marks_text(after)
+
+
+def _marks_text(row: Row) -> str:
+    marks = _marks(row)
     return msgspec.json.encode(marks).decode() if marks else "-"
 
 

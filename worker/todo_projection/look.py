@@ -1,6 +1,6 @@
 """A look at a session from outside: where its log and its row stand, and whether the two belong together."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -20,22 +20,45 @@ class Standing(StrEnum):
     EVEN = "even"
     BEHIND = "behind"  # the row has yet to reach the log's tail
     AHEAD = "ahead"  # the row stands where the log is not: the log went back, or another one began before it
+    CORRUPT = "corrupt"  # a row that can't be read; a worker that is pointed at it folds it anew
     ORPHAN = "orphan"  # a row with values, and no log
     NOTHING = "nothing"  # neither, or a tombstone
-    BROKEN = "broken"  # a key of another type, or a position that is none
+    BROKEN = "broken"  # a key of another type: a person must rename or delete it
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Log and row of one session at one moment; ``foreign`` says why the log can't be folded whole, '' otherwise."""
+    """Log and row of one session at one moment.
+
+    ``foreign`` says why the log can't be folded whole, '' otherwise; ``partial``: an operator has adopted it as it is.
+    ``etag`` is what stands in the row, whoever wrote it.
+    """
 
     session: str
     standing: Standing
     tail: Position | None = None
     row: Position | None = None
-    etag: str = ""
+    etag: bytes = b""
     versions: dict[str, int] = {}
     foreign: str = ""
+    partial: bool = False
     why: str = ""
+
+    @property
+    def foldable(self) -> bool:
+        """Whether the log can be folded from its start, or was adopted with what it lacks."""
+        return self.tail is not None and (self.partial or not self.foreign)
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """What a worker is to do with a session.
+
+    ``refold`` names units to be folded from the log's start. ``partial``: take the log as it stands, with its holes,
+    from now on; all mounted units are to be folded again then.
+    """
+
+    look: Look
+    refold: Collection[str] = ()
+    partial: bool = False
 
 
 async def look_at(wire: Wire, keys: Keys, sessions: Sequence[str]) -> list[Look]:
@@ -45,24 +68,34 @@ async def look_at(wire: Wire, keys: Keys, sessions: Sequence[str]) -> list[Look]
     return [_seen(session, reply) for session, reply in zip(sessions, replies, strict=True)]
 
 
-async def point_again(
-    wire: Wire, keys: Keys, look: Look, *, refold: Collection[str] = (), partial: bool = False
-) -> bool:
-    """Have a worker look at the session; False when the row has changed since the look, or there is no log.
+async def point_again(wire: Wire, keys: Keys, repairs: Sequence[Repair]) -> list[bool]:
+    """Have workers look at these sessions again, in one round trip; raises redis errors.
 
-    ``refold`` names units to be folded from the log's start; where the row is ahead of the log, that must be all of
-    them. ``partial``: take the log as it stands from now on, with its holes. Raises redis errors.
+    False for one whose row has changed since the look, or that has no log: nothing was done there.
     """
-    fields: list[str] = []
-    if refold:
-        fields = ["etag", token(), "units", encode_versions({**look.versions, **dict.fromkeys(refold, 0)})]
-        if look.tail is not None and (partial or look.row is None or look.row > look.tail):
-            fields += ["pos", str(Position(look.tail.epoch, -1))]
-        if partial:
-            fields += ["partial", "1"]
-    names = [keys.log(look.session), keys.feed(keys.partition(look.session)), keys.row(look.session)]
-    (reply,) = settled(await _repoint.call_all(wire, [(names, [look.session, look.etag, *fields])]))
-    return bool(reply[0] == b"ok")
+    calls: list[Call] = []
+    for repair in repairs:
+        session = repair.look.session
+        names = [keys.log(session), keys.feed(keys.partition(session)), keys.row(session)]
+        calls.append((names, [session, repair.look.etag, *_fields(repair)]))
+    return [reply[0] == b"ok" for reply in settled(await _repoint.call_all(wire, calls))]
+
+
+def mending(look: Look, mounted: Mapping[str, int]) -> Repair:
+    """What brings the row of a look to where its log is: a pointer, and where that is not enough all units anew."""
+    anew = look.standing in (Standing.AHEAD, Standing.CORRUPT)
+    return Repair(look, {**look.versions, **mounted} if anew else ())
+
+
+def _fields(repair: Repair) -> list[str]:
+    """Fields to be set on the row, name and value in turn."""
+    look = repair.look
+    if not repair.refold:
+        return []
+    fields = ["etag", token(), "units", encode_versions({**look.versions, **dict.fromkeys(repair.refold, 0)})]
+    if look.tail is not None and (repair.partial or look.row is None or look.row > look.tail):
+        fields += ["pos", str(Position(look.tail.epoch, -1))]
+    return [*fields, "partial", "1"] if repair.partial else fields
 
 
 def _seen(session: str, reply: Any) -> Look:
@@ -70,29 +103,30 @@ def _seen(session: str, reply: Any) -> Look:
         if not str(reply).startswith("WRONGTYPE"):
             raise reply
         return Look(session, Standing.BROKEN, why=str(reply))
+    tail_id, first_id, length, etag, pos, units, partial = reply
+    tail, foreign = None, ""
     try:
-        return _look_of(session, [part.decode() for part in reply])
+        tail = Position.parse(tail_id) if tail_id else None
+        foreign = "" if tail is None else _foreign(Position.parse(first_id), tail, int(length))
     except ValueError as error:
-        return Look(session, Standing.BROKEN, why=str(error))
+        foreign = str(error)
+    try:
+        row = Position.parse(pos) if pos or etag else None
+        versions = decode_versions(units)
+    except ValueError as error:
+        return Look(session, Standing.CORRUPT, tail, None, etag, {}, foreign, bool(partial), f"its row: {error}")
+    standing = _standing(tail, row, exists=bool(versions), there=bool(tail_id))
+    return Look(session, standing, tail, row, etag, versions, foreign, bool(partial))
 
 
-def _look_of(session: str, parts: Sequence[str]) -> Look:
-    tail_text, _, first_text, length, pos, etag, units = parts
-    tail = Position.parse(tail_text) if tail_text else None
-    row = Position.parse(pos) if pos else None
-    versions = decode_versions(units.encode())
-    foreign = "" if tail is None else _foreign(Position.parse(first_text), tail, int(length))
-    return Look(session, _standing(tail, row, exists=bool(versions)), tail, row, etag, versions, foreign)
-
-
-def _standing(tail: Position | None, row: Position | None, *, exists: bool) -> Standing:
-    if tail is None:
+def _standing(tail: Position | None, row: Position | None, *, exists: bool, there: bool) -> Standing:
+    if not there:
         return Standing.ORPHAN if exists else Standing.NOTHING
-    if row is None or (not exists and row.epoch < tail.epoch):
+    if tail is None or row is None or (not exists and row.epoch < tail.epoch):
         return Standing.BEHIND
-    if row > tail:
+    if row > tail or not exists:
         return Standing.AHEAD
-    return Standing.EVEN if row == tail and exists else Standing.BEHIND
+    return Standing.EVEN if row == tail else Standing.BEHIND
 
 
 def _foreign(first: Position, tail: Position, length: int) -> str:

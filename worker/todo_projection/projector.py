@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from todo_projection.advance import Advance, Mounted
-from todo_projection.change import Change, acknowledged, advanced, folded, unfoldable
+from todo_projection.change import Change, acknowledged, advanced, folded, skipped, unfoldable
 from todo_projection.commit import commit_call, script
 from todo_projection.fold import CorruptCell, Fold, adopt
 from todo_projection.history import Found, History
@@ -75,10 +75,19 @@ class Projector:
                     of_partition.append(await self._change(one, next(events), etag))
         return await self._commit(changes)
 
+    async def skip(self, partition: int, pointers: Sequence[Pointer], reason: str) -> Outcome:
+        """Go past the events of one session without trying them, with a mark that says why; raises as ``project``."""
+        (span,) = spans_of(pointers).values()
+        row = (await self._rows.load([span.session]))[span.session]
+        mounted = self._mounted
+        return await self._commit({partition: [skipped(span, row, mounted.units, mounted.versions, token(), reason)]})
+
     async def _change(self, advance: Advance, found: Found, etag: str) -> Change:
         span, row, mounted = advance.span, advance.row, self._mounted
         try:
-            return folded(span, row, await self._fold(advance, found), mounted.versions, etag)
+            folds, last_ms = await self._fold(advance, found)
+            anew_ms = last_ms if advance.refolds else None
+            return folded(span, row, folds, mounted.versions, etag, anew_ms=anew_ms)
         except Gap as gap:
             logger.warning("session %r is not folded: %s", span.session, gap)
             return unfoldable(span, row, mounted.units, mounted.versions, etag, gap)
@@ -86,18 +95,21 @@ class Projector:
             logger.warning("row of session %r: %s; it is folded again from the start of the log", span.session, error)
             return await self._change(advance.refolding(error.key), Found([], whole=False), etag)
 
-    async def _fold(self, advance: Advance, found: Found) -> list[Fold]:
-        folds, epoch = self._mounted.folds(advance), advance.span.last.epoch
+    async def _fold(self, advance: Advance, found: Found) -> tuple[list[Fold], int]:
+        """The folds, and the time of the last event that was looked at (epoch ms)."""
+        folds, epoch, last = self._mounted.folds(advance), advance.span.last.epoch, 0
         if advance.row.partial and advance.need and advance.need.after < 0:
             async for standing in self._history.standing(advance.span):
                 adopt(folds, standing)
-            return folds
-        _take(folds, epoch, found.events)
+                last = standing[-1].event.time if standing else last
+            return folds, last
+        events = found.events
+        _take(folds, epoch, events)
         if not found.whole and advance.need:
-            reached = found.events[-1].seq if found.events else advance.need.after
-            async for page in self._history.pages(advance.span, reached):
-                _take(folds, epoch, page)
-        return folds
+            reached = events[-1].seq if events else advance.need.after
+            async for events in self._history.pages(advance.span, reached):
+                _take(folds, epoch, events)
+        return folds, events[-1].time if events else 0
 
     async def _commit(self, changes: Mapping[int, Sequence[Change]]) -> Outcome:
         outcome = Outcome()

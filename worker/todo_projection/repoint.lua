@@ -10,10 +10,10 @@
 
 local log, feed, row = KEYS[1], KEYS[2], KEYS[3]
 
-for key, kind in pairs({ [log] = 'stream', [feed] = 'stream', [row] = 'hash' }) do
-  local found = redis.call('TYPE', key).ok
+for n, kind in ipairs({ 'stream', 'stream', 'hash' }) do
+  local found = redis.call('TYPE', KEYS[n]).ok
   if found ~= kind and found ~= 'none' then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' is a ' .. found .. ', not a ' .. kind)
+    return redis.error_reply('WRONGTYPE ' .. KEYS[n] .. ' is a ' .. found .. ', not a ' .. kind)
   end
 end
 if (redis.call('HGET', row, 'etag') or '') ~= ARGV[2] then return { 'conflict' } end
@@ -22,6 +22,9 @@ if not tail then return { 'empty' } end
 
 local field = {}
 for n = 1, #tail[2], 2 do field[tail[2][n]] = tail[2][n + 1] end
-if #ARGV > 2 then redis.call('HSET', row, unpack(ARGV, 3)) end
+if #ARGV > 2 then
+  redis.call('HSET', row, unpack(ARGV, 3))
+  redis.call('PERSIST', row) -- a tombstone is a row again
+end
 redis.call('XADD', feed, '*', 's', ARGV[1], 'i', tail[1], 'o', field.op or '', 't', field.type or '')
 return { 'ok', tail[1] }

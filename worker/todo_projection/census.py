@@ -1,0 +1,89 @@
+"""The census: which sessions there are, by their logs, their rows and their indexes, whether or not these agree."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from redis.exceptions import NoPermissionError
+
+from todo_projection.rows import is_wrong_type
+from todo_projection.wire import Wire
+from todo_write.events import Keys, check_session
+
+START = "0"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """How far a look through all keys has got: a cursor, which means something to that run of the server alone."""
+
+    cursor: str = START
+    run: str = ""
+    count: int = 0
+
+
+class Found(NamedTuple):
+    """Sessions of one page, each once, and where the next page begins; None: that was the last."""
+
+    sessions: list[str]
+    cursor: str | None
+
+
+class Census:
+    """Looks through the keyspace page by page, so that nothing is missed that an index has lost.
+
+    ``kind`` is ``log``, ``proj`` or ``*`` for both. Raises redis errors.
+    """
+
+    def __init__(self, wire: Wire, keys: Keys, kind: str = "log") -> None:
+        self._wire = wire
+        self._keys = keys
+        self._pattern = f"{keys.namespace}:{{*}}:{kind}:*"
+
+    async def page(self, cursor: str, count: int) -> Found:
+        """The sessions among about ``count`` keys; a key in a place where none of ours stands is passed over."""
+        next, names = await self._wire.command("SCAN", cursor, "MATCH", self._pattern, "COUNT", count)
+        sessions = dict.fromkeys(session for name in names if (session := self._session(name)) is not None)
+        return Found(list(sessions), None if next == b"0" else next.decode())
+
+    async def run(self) -> str:
+        """What tells this run of the server from any other: a cursor does not outlive it."""
+        try:
+            info: bytes = await self._wire.command("INFO", "server")
+        except NoPermissionError:
+            return ""  # then nothing goes on where it was
+        return next((line[7:].strip() for line in info.decode().splitlines() if line.startswith("run_id:")), "")
+
+    async def size(self) -> int:
+        """How many sessions the board's index knows: about as many as there are."""
+        indexes = [self._keys.recent(partition) for partition in range(self._keys.partitions)]
+        replies = await self._wire.pipeline([("ZCARD", index) for index in indexes])
+        return sum(0 if is_wrong_type(reply) else reply for reply in replies)
+
+    def _session(self, name: bytes) -> str | None:
+        try:
+            _, tag, kind, session = name.decode().split(":", 3)
+            check_session(session)
+        except ValueError:
+            return None
+        key = {"log": self._keys.log, "proj": self._keys.row}.get(kind)
+        return session if tag and key is not None and key(session).encode() == name else None
+
+
+async def indexed(wire: Wire, keys: Keys, partition: int) -> list[str]:
+    """Every session that stands in an index of the partition; an index of another type holds none."""
+    replies = await wire.pipeline(
+        [
+            ("ZRANGE", keys.recent(partition), 0, -1),
+            ("ZRANGE", keys.working(partition), 0, -1),
+            ("HKEYS", keys.stale(partition)),
+        ]
+    )
+    found: dict[bytes, None] = {}
+    for reply in replies:
+        found |= dict.fromkeys(_members(reply))
+    return [name.decode("utf-8", "replace") for name in found]
+
+
+def _members(reply: Any) -> Sequence[bytes]:
+    members: Sequence[bytes] = () if is_wrong_type(reply) else reply
+    return members
