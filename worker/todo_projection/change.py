@@ -71,7 +71,10 @@ def unfoldable(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[st
     A row that is not there yet is made, without a value of any event.
     """
     if row.exists and row.position is not None:
-        return _change(span, row, _all_marked(span, row.cells, units, gap), row.position, row.versions, etag)
+        turned = _all_marked(span, row.cells, units, gap)
+        if all(row.cells[one.unit.key] is one.cell for one in turned):
+            return acknowledged(span, row)
+        return _change(span, row, turned, row.position, row.versions, etag)
     return _change(
         span, row, _all_marked(span, _initial(units), units, gap), Position(span.last.epoch, -1), versions, etag
     )
