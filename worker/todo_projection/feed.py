@@ -1,7 +1,7 @@
 """The feeds: pointers to new events, read as one consumer of the group ``projection``."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -39,6 +39,7 @@ class Feeds:
         self._feeds = [keys.feed(partition) for partition in range(keys.partitions)]
         self._partitions = {feed.encode(): partition for partition, feed in enumerate(self._feeds)}
         self._behind: list[str] = []
+        self.deaths: dict[tuple[int, bytes], int] = {}  # of workers that held a pointer of the last look, by its id
         self.consumer = consumer
 
     async def ensure_groups(self) -> None:
@@ -77,7 +78,23 @@ class Feeds:
         By XPENDING and XRANGE: a read from 0 would count as another delivery and start the idle time again.
         """
         pending = settled(await self._each("XPENDING", GROUP, "-", "+", PENDING_PAGE, self.consumer))
+        self.deaths = {(p, id): count - 1 for p, found in enumerate(pending) for id, _, _, count in found}
         return await self._fetch({p: [entry[0] for entry in found] for p, found in enumerate(pending) if found})
+
+    async def inherit(self, alive: Collection[str], *, idle_ms_min: int) -> dict[int, Batch]:
+        """Pointers of consumers that are not ``alive``, held for longer than ``idle_ms_min``, at most a page a feed.
+
+        Now this one's, as another delivery of each: so ``deaths`` counts the workers that died with it in hand.
+        """
+        held = settled(await self._each("XPENDING", GROUP, "IDLE", idle_ms_min, "-", "+", PENDING_PAGE))
+        left = {p: [entry for entry in found if entry[1].decode() not in alive] for p, found in enumerate(held)}
+        left = {p: found for p, found in left.items() if found}
+        head, own = ("XCLAIM",), (GROUP, self.consumer, idle_ms_min)
+        claims = [(*head, self._feeds[p], *own, *(entry[0] for entry in found)) for p, found in left.items()]
+        got = settled(await self._commands.pipeline(claims))
+        taken = {p: [entry for entry in entries if entry] for p, entries in zip(left, got, strict=True)}
+        self.deaths = {(p, id): count for p, found in left.items() for id, _, _, count in found}
+        return await self._pointers(taken.items())
 
     async def claim(self, cursors: Mapping[int, bytes] | None = None, *, idle_ms_min: int) -> Claimed:
         """Pointers any consumer has held for longer than ``idle_ms_min``, now this one's: the next page of a sweep.

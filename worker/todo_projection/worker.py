@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from todo_projection.advance import Outdated
 from todo_projection.beats import BEATS_MISSED_MAX, STEPPED_DOWN, WORKING, Beats, read_beats, server_time, worker_name
 from todo_projection.feed import Batch, Feeds
+from todo_projection.killers import set_apart
 from todo_projection.projector import Projector
 from todo_projection.retry import Contended, Unavailable, patiently
 from todo_projection.rows import Rows
@@ -119,11 +120,15 @@ class Worker:
         await parts.feeds.ensure_groups()
         pending = await parts.feeds.own_pending()
         self._recovering = False
-        if await self._project(parts, pending):
+        if await self._project_with_care(parts, pending):
             self._recovering = True
 
     async def _take_over(self, parts: Parts) -> None:
         """Take over what has been pending for long, a page a step; then clean up after workers that died."""
+        if self._sweep is None:
+            alive = await self._alive(parts)
+            inherited = await parts.feeds.inherit(alive, idle_ms_min=self._settings.claim_idle_ms)
+            await self._project_with_care(parts, inherited)
         claimed = await parts.feeds.claim(self._sweep, idle_ms_min=self._settings.claim_idle_ms)
         await self._project(parts, claimed.batches)
         self._sweep = claimed.cursors or None
@@ -132,13 +137,35 @@ class Worker:
             self._sweep_at = asyncio.get_running_loop().time() + self._settings.claim_idle_ms / 2000
 
     async def _clean_up(self, parts: Parts) -> None:
-        beats, now = await read_beats(self._commands, parts.keys), await server_time(self._commands)
-        dead = {name for name, beat in beats.items() if now - beat.at > self._settings.beat_ms * BEATS_MISSED_MAX}
-        none_left = await parts.feeds.retire({*beats, self.name} - dead)
+        alive = await self._alive(parts)
+        none_left = await parts.feeds.retire(alive)
+        dead = set(await read_beats(self._commands, parts.keys)) - alive
         if dead and none_left:
             await self._commands.command("HDEL", parts.keys.workers, *dead)
 
-    async def _project(self, parts: Parts, batches: Mapping[int, Batch]) -> int:
+    async def _alive(self, parts: Parts) -> set[str]:
+        """Names of the workers whose beat is not missing, this one among them."""
+        beats, now = await read_beats(self._commands, parts.keys), await server_time(self._commands)
+        missing_ms = self._settings.beat_ms * BEATS_MISSED_MAX
+        return {self.name, *(name for name, beat in beats.items() if now - beat.at <= missing_ms)}
+
+    async def _project_with_care(self, parts: Parts, batches: Mapping[int, Batch]) -> int:
+        """Project what others may have died of: each session that may kill alone, and none for ever."""
+        rest, killers = set_apart(batches, parts.feeds.deaths)
+        done = await self._project(parts, rest)
+        for killer in killers:
+            if not killer.skipped:
+                logger.warning("session %r: %d workers died with it in hand", killer.session, killer.deaths)
+                done += await self._project(parts, {killer.partition: killer.pointers})
+                continue
+            reason = f"{killer.deaths} workers died with these events in hand; they are skipped"
+            logger.error("session %r: %s", killer.session, reason)
+            outcome = await parts.projector.skip(killer.partition, killer.pointers, reason)
+            self._recovering = self._recovering or not outcome.committed
+            done += outcome.committed
+        return done
+
+    async def _project(self, parts: Parts, batches: Mapping[int, Sequence[Pointer]]) -> int:
         """Project batches; returns how many pointers are done with. Raises Contended.
 
         In two halves, each partition in one of them: while the server works for one, the other is folded (real mix:
@@ -151,7 +178,7 @@ class Worker:
         self.in_hand = 0
         return done
 
-    async def _project_half(self, parts: Parts, batches: Mapping[int, Batch]) -> int:
+    async def _project_half(self, parts: Parts, batches: Mapping[int, Sequence[Pointer]]) -> int:
         """In steps of bounded size."""
         done = 0
         for step in steps(batches, parts.projector.handles):
@@ -205,7 +232,7 @@ def _no_errors(found: Sequence[int | BaseException]) -> Iterator[int]:
         yield one
 
 
-def steps(batches: Mapping[int, Batch], handles: frozenset[str]) -> Iterator[dict[int, Sequence[Pointer]]]:
+def steps(batches: Mapping[int, Sequence[Pointer]], handles: frozenset[str]) -> Iterator[dict[int, Sequence[Pointer]]]:
     """Batches in steps of at most ``STEP_WEIGHT_MAX``, by what has to be held at once; each partition in order."""
     step: dict[int, Sequence[Pointer]] = {}
     weight = 0
