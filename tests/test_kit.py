@@ -15,6 +15,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from fleet import Fleet
+from todo_projection import embedded
+from todo_projection.embedded import NoServer
 from todo_projection.testing.kit import Kit, NotProjected, open_kit
 from todo_projection.testing.server import IMAGE, redis_server
 from todo_projection.unit import InvalidUnit, Unit, mounted_units
@@ -126,6 +128,14 @@ def test_with_docker_the_server_is_a_container_and_goes_with_the_block(fleet: Fl
         assert "todo-embedded-" not in str(redis.config_get("dir"))
     with pytest.raises(RedisConnectionError), connection(url) as redis:
         redis.ping()
+
+
+def test_with_neither_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(embedded, "wheel_server", lambda: None)
+    with pytest.raises(NoServer, match="a fixture todo_redis_url"), redis_server():
+        pass
 
 
 LOADED = """

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from todo_projection.embedded import embedded_server
+from todo_projection.embedded import NoServer, embedded_server
 
 IMAGE = "redis:8.0"
 PORT = 6379
@@ -28,7 +28,15 @@ logger = logging.getLogger(__name__)
 def redis_server(image: str = IMAGE) -> Generator[str]:
     """URL of an empty server that ends with this block; raises NoServer when there is neither kind."""
     with ExitStack() as stack:
-        yield _container(image, stack) or stack.enter_context(_embedded())
+        url = _container(image, stack)
+        try:
+            url = url or stack.enter_context(_embedded())
+        except NoServer as error:
+            raise NoServer(
+                "no Redis for this run: neither a container nor an embedded server can be had. Install "
+                "'todo-projection[testing]', or write a fixture todo_redis_url that gives the URL of one"
+            ) from error
+        yield url
 
 
 def _container(image: str, stack: ExitStack) -> str | None:
