@@ -20,6 +20,7 @@ from todo_write.entry import (
     run,
     with_client,
 )
+from todo_write.hook_command import hook
 from todo_write.options import Json, Mode, Namespace, Partitions, RedisUrl, Session
 
 if TYPE_CHECKING:
@@ -220,29 +221,7 @@ def mcp(
     with_client(settings, body)
 
 
-hook = typer.Typer(no_args_is_help=True)
-app.add_typer(hook, name="hook", help="What a host starts at its events, to keep a plan without the tool.")
-
-
-@hook.command(
-    "claude-code",
-    epilog="Exit codes: 0 always, 1 for arguments it does not know; what went wrong stands on standard error.\n\n"
-    """Example, in ~/.claude/settings.json: {"hooks": {"Stop": [{"hooks": [{"type": "command", """
-    """"command": "todo-write hook claude-code"}]}]}}""",
-)
-def hook_claude_code(
-    redis_url: RedisUrl = None,
-    namespace: Namespace = None,
-    partitions: Partitions = None,
-) -> None:
-    """Keep the plan of a Claude Code session: the hook's JSON on standard input, nothing on standard output.
-
-    For SessionStart, UserPromptSubmit, Stop, StopFailure, SessionEnd, SubagentStop, and for PostToolUse of TodoWrite,
-    TaskCreate and TaskUpdate.
-    """
-    from todo_write.hooks import main as run_hook
-
-    run_hook(redis_url=redis_url, namespace=namespace, partitions=partitions)
+app.add_typer(hook, name="hook")
 
 
 @app.command(
