@@ -1,6 +1,7 @@
 """The laws every unit must keep, as one property that runs over logs nobody thought of."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import hypothesis
@@ -121,26 +122,26 @@ def _check_batches(unit: Unit, events: Sequence[Event], data: st.DataObject) -> 
     """The way a worker goes, from row to row, ends at the same cell however the log is cut."""
     if not events:
         return
-    whole = _folded(unit, None, events)
+    whole = _folded(unit, [events])
+    cuts = data.draw(st.sets(st.integers(1, len(events) - 1)) if len(events) > 1 else st.just(set[int]()), label="cuts")
+    for starts in (sorted(cuts), list(range(1, len(events)))):
+        cell = _folded(unit, [events[start:end] for start, end in pairwise([0, *starts, len(events)])])
+        if cell != whole:
+            _break(
+                unit,
+                f"any split into batches gives the same cell, but all at once {whole}, in batches {cell}: encode must "
+                "hold all of the state, and apply must return the very same state exactly where nothing changes",
+            )
+
+
+def _folded(unit: Unit, batches: Iterable[Sequence[Event]]) -> Cell | None:
     cell: Cell | None = None
-    start = 0
-    while start < len(events):
-        size = data.draw(st.integers(1, len(events) - start), label="events in this batch")
-        cell = _folded(unit, cell, events[start : start + size])
-        start += size
-    if cell != whole:
-        _break(
-            unit,
-            f"any split into batches gives the same cell, but all at once {whole}, in batches {cell}: encode must hold "
-            "all of the state, and apply must return the very same state exactly where nothing changes",
-        )
-
-
-def _folded(unit: Unit, before: Cell | None, events: Sequence[Event]) -> Cell:
-    fold = Fold(unit, before, events[0].seq - 1)
-    for event in events:
-        fold.take(EPOCH, event)
-    return fold.cell()
+    for batch in batches:
+        fold = Fold(unit, cell, batch[0].seq - 1)
+        for event in batch:
+            fold.take(EPOCH, event)
+        cell = fold.cell()
+    return cell
 
 
 def _written(unit: Unit, state: Any) -> tuple[bytes, bytes]:
