@@ -21,6 +21,7 @@ from todo_write.entry import (
     with_client,
 )
 from todo_write.hook_command import hook
+from todo_write.hosting import hosting
 from todo_write.options import Json, Mode, Namespace, Partitions, RedisUrl, Session
 
 if TYPE_CHECKING:
@@ -136,91 +137,7 @@ def schema(
     typer.echo(json.dumps(definition(format, allow_parallel_in_progress=allowed), ensure_ascii=False, indent=2))
 
 
-@app.command(
-    epilog="Exit codes: 0 everything is answered, 1 the answers could not be written, 2 a bad setting.\n\n"
-    """Example: echo '{"id": 1, "session": "s1", "call": {"todos": []}}' | todo-write serve --parallel"""
-)
-def serve(
-    session: Annotated[
-        str | None, typer.Option(help="Session of requests that name none; TODO_SESSION.", show_default=False)
-    ] = None,
-    mode: Mode = None,
-    redis_url: RedisUrl = None,
-    namespace: Namespace = None,
-    partitions: Partitions = None,
-) -> None:
-    """Do what JSON lines on standard input ask for: one process for all sessions of a host in any language.
-
-    {"id", "session", "call": {…}} runs a call of the tool and is answered with {"id", "text", "ok"}.
-
-    {"id", "session", "type", "data"} appends an event and is answered with {"id", "position"}, or {"id", "error"}.
-    """
-    allowed = read_mode(mode)
-    from todo_write.serve import Unheard, serve_stdio
-    from todo_write.settings import Settings
-
-    # A process that goes on running gives a call all the time a library does.
-    settings = Settings.from_env(
-        os.environ, session=session, redis_url=redis_url, namespace=namespace, partitions=partitions
-    )
-    try:
-        with_client(
-            settings,
-            lambda client: serve_stdio(client, allow_parallel_in_progress=allowed, session=settings.session),
-        )
-    except Unheard as error:
-        fail(str(error), REFUSED)
-
-
-@app.command(
-    epilog="Exit codes: 0 ended, 1 the extra is not installed, 2 a bad setting, or the address can't be had.\n\n"
-    "Example: claude mcp add todo -- todo-write mcp --parallel --session release-4"
-)
-def mcp(
-    http: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Serve many connections over HTTP, at /mcp; HOST is 127.0.0.1 unless given."
-        ),
-    ] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(help="Session of every plan; TODO_SESSION, else one per connection.", show_default=False),
-    ] = None,
-    mode: Mode = None,
-    redis_url: RedisUrl = None,
-    namespace: Namespace = None,
-    partitions: Partitions = None,
-) -> None:
-    """Serve the tool to MCP clients, over standard input and output or over HTTP."""
-    allowed = read_mode(mode)
-    try:
-        from todo_write.mcp_http import read_address, serve_http
-        from todo_write.mcp_stdio import serve_stdio
-    except ModuleNotFoundError as error:
-        fail(f"{error.name} is not installed: pip install 'todo-projection[mcp]'", REFUSED)
-    import logging
-
-    from todo_write.settings import Settings
-    from todo_write.tool import TodoWrite
-
-    settings = Settings.from_env(
-        os.environ, session=session, redis_url=redis_url, namespace=namespace, partitions=partitions
-    )
-    for name in ("mcp", "mcp_http", "mcp_stdio"):
-        logging.getLogger(f"todo_write.{name}").setLevel(logging.INFO)  # who writes which session is told nowhere else
-    address = None if http is None else read_address(http)
-
-    async def body(client: "Client") -> None:
-        tool = TodoWrite(client, allow_parallel_in_progress=allowed)
-        if address is None:
-            await serve_stdio(tool, settings.session)
-        else:
-            await serve_http(tool, settings.session, *address)
-
-    with_client(settings, body)
-
-
+app.add_typer(hosting)
 app.add_typer(hook, name="hook")
 
 
