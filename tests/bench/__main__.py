@@ -16,6 +16,7 @@ from rich.console import Console
 from bench.backlog import load_logs, load_stream
 from bench.check import Truth, Undone, check_plans, check_rows
 from bench.contenders import CONTENDERS, Contender
+from bench.hook import show_waits
 from bench.host import describe, own_server
 from bench.measure import Job, Measurement
 from bench.mix import MIXES, Mix
@@ -100,6 +101,7 @@ async def _bench(
                 # In a thread: this loop keeps the server's life.
                 cases.append(await asyncio.to_thread(run.case, mix, count, events, rounds))
                 show(console, cases[-1])
+        await asyncio.to_thread(show_waits, console, url)
     return Result(started, machine, cases, {title(case): figures_of(case) for case in cases}, skipped)
 
 
