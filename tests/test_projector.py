@@ -598,6 +598,12 @@ async def test_no_text_of_a_plan_gets_into_the_log(shop: Workshop, caplog: pytes
     await shop.redis.xdel(shop.keys.log("s"), position)
     await shop.projector().project({0: await shop.deliver()})
     assert "not folded" in caplog.text
+    await shop.project(write("a"), session="t")
+    stored = '[{"content":"a","status":"secret"}]'
+    await shop.redis.hset(shop.keys.row("t"), "board.state", stored)
+    await shop.redis.hset(shop.keys.row("t"), "todos", stored)
+    await shop.project(("session/title", {"title": "t"}), POISON, session="t")
+    assert "folded again" in caplog.text
     assert "secret" not in caplog.text
 
 

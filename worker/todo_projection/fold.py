@@ -17,7 +17,7 @@ class CorruptCell(ValueError):
     """A stored value or state that its unit can't read back; ``key`` names the unit, to be folded from the start."""
 
     def __init__(self, key: str, error: Exception) -> None:
-        super().__init__(f"unit {key} can't read what is stored: {error!r}")
+        super().__init__(f"unit {key} can't read what is stored ({type(error).__name__})")  # its words may quote a plan
         self.key = key
 
 
