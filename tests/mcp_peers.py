@@ -58,12 +58,15 @@ async def over_http(command: Command, *arguments: str) -> AsyncGenerator[Serving
     async with command.started("mcp", "--parallel", "--http", ":0", *arguments) as process:
         serving = Serving(process)
         listening = asyncio.create_task(serving.listen())
-        await eventually(lambda: serving.said, within=30)
-        yield serving
-        if process.returncode is None:
-            process.terminate()
-        assert await asyncio.wait_for(process.wait(), 20) == 0
-        await listening
+        try:
+            await eventually(lambda: serving.said, within=30)
+            yield serving
+            if process.returncode is None:
+                process.terminate()
+            assert await asyncio.wait_for(process.wait(), 20) == 0
+            await listening
+        finally:
+            listening.cancel()
 
 
 def over_stdio(command: Command, *arguments: str, mode: str = "auto") -> Client:
