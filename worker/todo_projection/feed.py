@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from todo_projection.killers import DEATHS_ALONE
 from todo_projection.span import Pointer
 from todo_projection.wire import Command, Script, Wire, settled
 from todo_write.events import GROUP, Keys
@@ -27,6 +28,13 @@ class Claimed(NamedTuple):
 
     batches: dict[int, Batch]
     cursors: dict[int, bytes]
+
+
+class Inherited(NamedTuple):
+    """Pointers of consumers that died; ``more`` of them are to be had at once."""
+
+    batches: dict[int, Batch]
+    more: bool
 
 
 class Feeds:
@@ -81,19 +89,42 @@ class Feeds:
         self.deaths = {(p, id): count - 1 for p, found in enumerate(pending) for id, _, _, count in found}
         return await self._fetch({p: [entry[0] for entry in found] for p, found in enumerate(pending) if found})
 
-    async def inherit(self, alive: Collection[str], *, idle_ms_min: int) -> dict[int, Batch]:
+    async def inherit(self, alive: Collection[str], *, idle_ms_min: int) -> Inherited:
         """Pointers of consumers that are not ``alive``, held for longer than ``idle_ms_min``, at most a page a feed.
 
-        Now this one's, as another delivery of each: so ``deaths`` counts the workers that died with it in hand.
+        Now this one's, as another delivery of each: so ``deaths`` counts the workers that died with it in hand. Of the
+        sessions that may kill only the least likely comes: no other one is in hand should this worker die of it.
         """
         held = settled(await self._each("XPENDING", GROUP, "IDLE", idle_ms_min, "-", "+", PENDING_PAGE))
-        left = {p: [entry for entry in found if entry[1].decode() not in alive] for p, found in enumerate(held)}
-        left = {p: found for p, found in left.items() if found}
-        head, own = ("XCLAIM",), (GROUP, self.consumer, idle_ms_min)
-        claims = [(*head, self._feeds[p], *own, *(entry[0] for entry in found)) for p, found in left.items()]
-        got = settled(await self._commands.pipeline(claims))
-        taken = {p: [entry for entry in entries if entry] for p, entries in zip(left, got, strict=True)}
-        self.deaths = {(p, id): count for p, found in left.items() for id, _, _, count in found}
+        left = [
+            (count, partition, id)
+            for partition, found in enumerate(held)
+            for id, owner, _, count in found
+            if owner.decode() not in alive
+        ]
+        taken = [(partition, id) for count, partition, id in left if count < DEATHS_ALONE]
+        suspects = sorted(entry for entry in left if entry[0] >= DEATHS_ALONE)
+        likely = await self._of_one_session(suspects)
+        self.deaths = {(partition, id): count for count, partition, id in left}
+        batches = await self._take([*taken, *likely], idle_ms_min)
+        more = len(likely) < len(suspects) or any(len(found) == PENDING_PAGE for found in held)
+        return Inherited(batches, more=more and bool(batches))
+
+    async def _of_one_session(self, suspects: Sequence[tuple[int, int, bytes]]) -> list[tuple[int, bytes]]:
+        """Of pending pointers, by deaths, those of the session of the first that is still there."""
+        ids: dict[int, list[bytes]] = {}
+        for _, partition, id in suspects:
+            ids.setdefault(partition, []).append(id)
+        batches = await self._fetch(ids)
+        known = {(p, pointer.id): pointer.session for p, batch in batches.items() for pointer in batch}
+        places = [(p, id) for _, p, id in suspects if (p, id) in known]
+        return [place for place in places if known[place] == known[places[0]]]
+
+    async def _take(self, places: Sequence[tuple[int, bytes]], idle_ms_min: int) -> dict[int, Batch]:
+        claims = [("XCLAIM", self._feeds[p], GROUP, self.consumer, idle_ms_min, id) for p, id in places]
+        taken: dict[int, list[Any]] = {}
+        for (partition, _), entries in zip(places, settled(await self._commands.pipeline(claims)), strict=True):
+            taken.setdefault(partition, []).extend(entry for entry in entries if entry)
         return await self._pointers(taken.items())
 
     async def claim(self, cursors: Mapping[int, bytes] | None = None, *, idle_ms_min: int) -> Claimed:

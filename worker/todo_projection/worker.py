@@ -128,8 +128,11 @@ class Worker:
         if self._sweep is None:
             alive = await self._alive(parts)
             inherited = await parts.feeds.inherit(alive, idle_ms_min=self._settings.claim_idle_ms)
-            await self._project_with_care(parts, inherited)
-        claimed = await parts.feeds.claim(self._sweep, idle_ms_min=self._settings.claim_idle_ms)
+            await self._project_with_care(parts, inherited.batches)
+            if inherited.more:
+                return
+        # Twice as long: what a dead worker held has been inherited by then, as a delivery that counts.
+        claimed = await parts.feeds.claim(self._sweep, idle_ms_min=2 * self._settings.claim_idle_ms)
         await self._project(parts, claimed.batches)
         self._sweep = claimed.cursors or None
         if self._sweep is None:
