@@ -4,10 +4,11 @@
 -- of one of those calls that comes late begins no log again. A tombstone is a row without `units`.
 --
 -- KEYS  log, row, recent, working, stale
--- ARGV  session, new etag, publish command, channel, life of the tombstone in ms, epoch of the log as the caller saw it ('' for none)
+-- ARGV  session, new etag, publish command, channel, life of the tombstone in ms, epoch of the log as the caller saw it ('' for none),
+--       then, if only a log that ends just there may go, the position of its last event
 -- Reply deleted                there was something, or an earlier try of this call (same etag) had deleted it
 --       nothing                nothing was there, nothing was written
---       newer                  the log there began after the caller looked: a late repeat must not delete it
+--       newer                  the log there began after the caller looked, or has gone on: a late repeat must not delete it
 --
 -- `allow-oom`: deleting is what a full server needs. The frame goes out first: a refused PUBLISH stops the script while
 -- nothing is written, and subscribers get it only when all is.
@@ -58,6 +59,7 @@ local top -- the highest id the log ever had
 if redis.call('EXISTS', log) == 1 then
   local tail = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
   if tail and parse(tail[1]) > (tonumber(seen) or -1) then return 'newer' end
+  if tail and (ARGV[7] or '') ~= '' and tail[1] ~= ARGV[7] then return 'newer' end
   local info = redis.call('XINFO', 'STREAM', log)
   for n = 1, #info, 2 do
     if info[n] == 'last-generated-id' then top = info[n + 1] end

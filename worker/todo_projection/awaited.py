@@ -1,13 +1,16 @@
 """Rows that were asked to be folded again, until they are."""
 
-from collections.abc import Collection, Iterable
+import asyncio
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from todo_projection.beats import BEATS_MISSED_MAX, somebody_works
 from todo_projection.look import Look, Standing, look_at
 from todo_projection.wire import Wire
 from todo_write.events import Keys, Position
 
 LOOKS_PER_TRIP = 500
+LOOK_S = 0.1
 
 
 class _Wish(NamedTuple):
@@ -32,6 +35,25 @@ class Awaited:
         """Wait for these to get where their logs ended when they were asked for, with these units folded."""
         for look in looks:
             self._wishes[look.session] = _Wish(look.tail, units)
+
+    async def wait(self, *, left_max: int = 0, beat_ms: int, told: Callable[[], None]) -> bool:
+        """Return once at most so many are left; False when no worker is beating, so that nothing moves.
+
+        ``told`` is called after each look. A worker may be missing for as long as one that has died is not noticed.
+        """
+        clock = asyncio.get_running_loop().time
+        patience_s, worked_at = beat_ms * BEATS_MISSED_MAX / 1000, float("-inf")
+        while len(self) > left_max:
+            await self.look()
+            told()
+            if len(self) <= left_max:
+                break
+            if await somebody_works(self._wire, self._keys, beat_ms=beat_ms):
+                worked_at = clock()
+            elif clock() - worked_at > patience_s:
+                return False
+            await asyncio.sleep(LOOK_S)
+        return True
 
     async def look(self) -> None:
         """Take off those that are done, or are gone."""

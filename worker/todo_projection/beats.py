@@ -73,6 +73,12 @@ async def read_beats(wire: Wire, keys: Keys) -> dict[str, Beat]:
     return beats
 
 
+async def somebody_works(wire: Wire, keys: Keys, *, beat_ms: int) -> bool:
+    """Whether a worker that has not stepped down has beaten of late; raises redis errors."""
+    beats, now = await read_beats(wire, keys), await server_time(wire)
+    return any(beat.state == WORKING and now - beat.at <= beat_ms * BEATS_MISSED_MAX for beat in beats.values())
+
+
 async def server_time(wire: Wire) -> int:
     """The server's clock (epoch ms): the only one that ages are measured by."""
     seconds, micros = await wire.command("TIME")

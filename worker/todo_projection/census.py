@@ -1,6 +1,7 @@
 """The census: which sessions there are, by their logs, their rows and their indexes, whether or not these agree."""
 
 from collections.abc import Sequence
+from random import sample
 from typing import Any, NamedTuple
 
 import msgspec
@@ -52,6 +53,14 @@ class Census:
         except NoPermissionError:
             return ""  # then nothing goes on where it was
         return next((line[7:].strip() for line in info.decode().splitlines() if line.startswith("run_id:")), "")
+
+    async def sample(self, count: int) -> list[str]:
+        """About ``count`` sessions out of the board's index, by chance."""
+        each = 2 * count // self._keys.partitions + 2
+        indexes = [self._keys.recent(partition) for partition in range(self._keys.partitions)]
+        replies = await self._wire.pipeline([("ZRANDMEMBER", index, each + 2) for index in indexes])
+        found = [name.decode("utf-8", "replace") for reply in replies if not is_wrong_type(reply) for name in reply]
+        return sample(found, min(count, len(found)))
 
     async def size(self) -> int:
         """How many sessions the board's index knows: about as many as there are."""

@@ -1,21 +1,18 @@
 """``todo-projection``: the operator's side, from the command line."""
 
 import asyncio
-import sys
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from todo_projection import frames, process
+from todo_projection import frames, keeping, looking, process, repairing
 from todo_projection import up as everything
 from todo_projection.child import NotStarted
 from todo_projection.embedded import NoServer
+from todo_projection.ending import NO, NO_ANSWER, READING, USAGE, Json, end, notes, say
 from todo_projection.flags import with_settings
 from todo_projection.output import open_console, print_json, print_view, start_logging
-from todo_projection.plain import plain
-from todo_projection.row import CorruptRow
-from todo_projection.rows import read_baseline
 from todo_projection.sessions import Query, Sort, read_sessions
 from todo_projection.settings import InvalidSetting, Settings
 from todo_projection.signals import stopping
@@ -28,11 +25,6 @@ from todo_projection.watch import Followed, read_baselines
 from todo_write.events import InvalidSession, check_session
 from todo_write.log import LayoutMismatch
 
-NO, USAGE, NO_ANSWER = 1, 2, 3
-READING = "2 wrong usage, setting or layout, 3 redis does not answer"
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-
 app = typer.Typer(
     name="todo-projection",
     help="The live plan of every agent: run workers, look at plans, see how the whole is doing.",
@@ -42,17 +34,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(looking.app)
+app.add_typer(repairing.app)
+app.add_typer(keeping.app)
 
 
-def _notes(*examples: str, codes: str) -> str:
-    """The end of a command's help."""
-    shown = "\n".join(f"  todo-projection {example}" for example in examples)
-    return f"\b\nExamples:\n{shown}\n\nExit codes: {codes}."
-
-
-@app.command(
-    epilog=_notes("up", codes="0 ended by Ctrl-C or SIGTERM, 1 a part of it failed, 2 wrong setting or layout")
-)
+@app.command(epilog=notes("up", codes="0 ended by Ctrl-C or SIGTERM, 1 a part of it failed, 2 wrong setting or layout"))
 @with_settings("stuck_ms", "quiet_ms", "log_level")
 def up(settings: Settings) -> None:
     """Start a worker and a dozen agents at work, and show their plans until Ctrl-C.
@@ -65,7 +52,7 @@ def up(settings: Settings) -> None:
 
 
 @app.command(
-    epilog=_notes(
+    epilog=notes(
         "worker",
         "worker --redis-url redis://10.0.0.5:6379/0 --log-level debug",
         codes="0 ended by SIGTERM or SIGINT, 2 wrong usage, setting or layout",
@@ -83,7 +70,7 @@ def worker(settings: Settings) -> None:
 
 
 @app.command(
-    epilog=_notes(
+    epilog=notes(
         "gateway",
         "gateway --host 0.0.0.0 --port 8080 --prefix /plans",
         codes="0 ended by SIGTERM or SIGINT, 1 can't listen there, 2 wrong usage, setting or layout",
@@ -101,33 +88,16 @@ def gateway(settings: Settings) -> None:
     try:
         from todo_projection.gateway import run_gateway  # noqa: PLC0415  an extra: the other commands run without it
     except ModuleNotFoundError as missing:
-        _end(USAGE, f"{missing.name} is not installed: pip install 'todo-projection[gateway]'")
+        end(USAGE, f"{missing.name} is not installed: pip install 'todo-projection[gateway]'")
     start_logging(settings.log_level)
     try:
         run_gateway(settings)
     except OSError as error:
-        _end(NO, str(error.strerror))
-
-
-@app.command(epilog=_notes("show s1", "show s1 | jq .values.todos", codes=f"0 shown, 1 unknown session, {READING}"))
-@with_settings()
-def show(settings: Settings, session: Annotated[str, typer.Argument(metavar="SESSION")]) -> None:
-    """Print the values of one session as JSON, all cut at one position of its log.
-
-    An unknown session, or one of which nothing is projected yet, has asOfSeq -1 and no values.
-    """
-    check_session(session)
-    try:
-        baseline = asyncio.run(ask(settings, lambda store: read_baseline(store.wire, store.keys, session)))
-    except CorruptRow as error:
-        _end(NO, str(error))
-    print_json(baseline, indented=True)
-    if baseline.epoch is None:
-        _end(NO, f"session {session!r} is unknown: nobody wrote to it, or no worker has projected it yet")
+        end(NO, str(error.strerror))
 
 
 @app.command(
-    epilog=_notes("sessions", "sessions --state stuck", "sessions --sort longest --json", codes=f"0 listed, {READING}")
+    epilog=notes("sessions", "sessions --state stuck", "sessions --sort longest --json", codes=f"0 listed, {READING}")
 )
 @with_settings("stuck_ms", "quiet_ms")
 def sessions(
@@ -155,11 +125,11 @@ def sessions(
     else:
         print_view(Text("no session found; what waits to be projected: todo-projection status"))
     for problem in listing.problems:
-        _say(problem)
+        say(problem)
 
 
 @app.command(
-    epilog=_notes(
+    epilog=notes(
         "status",
         "status --json",
         "status --check --max-age 30 || alert",
@@ -183,11 +153,11 @@ def status(
         print_view(status_view(found))
     unwell = found.unwell(age_s_max=max_age) if check else []
     if unwell:
-        _end(NO, "\n".join(unwell))
+        end(NO, "\n".join(unwell))
 
 
 @app.command(
-    epilog=_notes("watch s1 s2", "watch --once s1", codes=f"0 ended by Ctrl-C or SIGTERM, {READING} (--once only)")
+    epilog=notes("watch s1 s2", "watch --once s1", codes=f"0 ended by Ctrl-C or SIGTERM, {READING} (--once only)")
 )
 @with_settings("log_level")
 def watch(
@@ -206,7 +176,7 @@ def watch(
     asyncio.run(_watch_once(settings, watched) if once else _watch(settings, watched))
 
 
-@app.command(epilog=_notes("schema frame", codes="0 printed, 2 wrong usage"))
+@app.command(epilog=notes("schema frame", codes="0 printed, 2 wrong usage"))
 def schema(shape: Annotated[frames.ShapeName, typer.Argument(help="What is published, stored, or paged.")]) -> None:
     """Print the JSON Schema of a published frame, of a session's baseline, or of a page of its history."""
     print_json(frames.schema(shape), indented=True)
@@ -231,7 +201,7 @@ async def _watch_once(settings: Settings, watched: list[str]) -> None:
     for baseline in found:
         print_json(baseline)
     if broken:
-        _end(NO, "\n".join(broken))
+        end(NO, "\n".join(broken))
 
 
 def main() -> None:
@@ -239,18 +209,8 @@ def main() -> None:
     try:
         app()
     except (InvalidSetting, InvalidSession, InvalidUnit, LayoutMismatch, NoServer) as error:
-        _end(USAGE, str(error))
+        end(USAGE, str(error))
     except NoAnswer as error:
-        _end(NO_ANSWER, str(error))
+        end(NO_ANSWER, str(error))
     except (NotStarted, everything.ServerGone) as error:
-        _end(NO, str(error))
-
-
-def _say(text: str) -> None:
-    print(f"todo-projection: {plain(text)}", file=sys.stderr)  # noqa: T201  a command talks
-
-
-def _end(code: int, text: str) -> NoReturn:
-    for line in text.splitlines():
-        _say(line)
-    sys.exit(code)
+        end(NO, str(error))

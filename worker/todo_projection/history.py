@@ -55,19 +55,20 @@ class History:
                 raise _gap(_raw(reply), span.last.epoch, after + 1)
             yield page
             after = page[-1].seq
-            mean_bytes = sum(memoryview(event.data).nbytes for event in page) // len(page) + 1
-            count = max(1, min(PAGE_BYTES // mean_bytes, PAGE_EVENTS_MAX))
+            count = _page_count(page)
 
-    async def standing(self, span: Span) -> AsyncIterator[list[Entry]]:
-        """Whatever stands in an adopted log up to the span's last event, with or without holes, in pages."""
-        log, start = self._keys.log(span.session), "-"
+    async def standing(self, span: Span, start: str = "-") -> AsyncIterator[list[Entry]]:
+        """Whatever stands in an adopted log from ``start`` to the span's last event, holes or not, in pages."""
+        log, count = self._keys.log(span.session), PAGE_EVENTS_FIRST
         while True:
-            (reply,) = await self._wire.pipeline([("XRANGE", log, start, str(span.last), "COUNT", PAGE_EVENTS_FIRST)])
+            (reply,) = await self._wire.pipeline([("XRANGE", log, start, str(span.last), "COUNT", count)])
             stored = _raw(reply)
             if not stored:
                 return
             start = f"({stored[-1][0].decode()}"
-            yield [entry for entry in map(_readable, stored) if entry is not None]
+            page = [entry for entry in map(_readable, stored) if entry is not None]
+            yield page
+            count = _page_count([entry.event for entry in page])
 
     def _ranges(self, need: Need) -> list[Command]:
         span, after, seqs = need
@@ -83,6 +84,12 @@ class History:
     def _page(self, span: Span, after: int, count: int) -> Command:
         start = "-" if after < 0 else f"{span.last.epoch}-{after + 1}"
         return ("XRANGE", self._keys.log(span.session), start, str(span.last), "COUNT", count)
+
+
+def _page_count(page: Sequence[Event]) -> int:
+    """How many events like these are about a page."""
+    mean_bytes = sum(memoryview(event.data).nbytes for event in page) // max(1, len(page)) + 1
+    return max(1, min(PAGE_BYTES // mean_bytes, PAGE_EVENTS_MAX))
 
 
 def _found(need: Need, replies: Sequence[Any]) -> Found:

@@ -30,7 +30,7 @@ class Look(msgspec.Struct, frozen=True):
     """Log and row of one session at one moment.
 
     ``foreign`` says why the log can't be folded whole, '' otherwise; ``partial``: an operator has adopted it as it is.
-    ``etag`` is what stands in the row, whoever wrote it.
+    ``etag`` is what stands in the row, whoever wrote it; ``length`` the number of entries of the log.
     """
 
     session: str
@@ -41,6 +41,7 @@ class Look(msgspec.Struct, frozen=True):
     versions: dict[str, int] = {}
     foreign: str = ""
     partial: bool = False
+    length: int = 0
     why: str = ""
 
     @property
@@ -114,9 +115,10 @@ def _seen(session: str, reply: Any) -> Look:
         row = Position.parse(pos) if pos or etag else None
         versions = decode_versions(units)
     except ValueError as error:
-        return Look(session, Standing.CORRUPT, tail, None, etag, {}, foreign, bool(partial), f"its row: {error}")
+        why = f"its row can't be read: {error}"
+        return Look(session, Standing.CORRUPT, tail, None, etag, {}, foreign, bool(partial), int(length), why)
     standing = _standing(tail, row, exists=bool(versions), there=bool(tail_id))
-    return Look(session, standing, tail, row, etag, versions, foreign, bool(partial))
+    return Look(session, standing, tail, row, etag, versions, foreign, bool(partial), int(length))
 
 
 def _standing(tail: Position | None, row: Position | None, *, exists: bool, there: bool) -> Standing:

@@ -58,7 +58,7 @@ class Rebuild:
         asked.refused.update(dict.fromkeys(sessions, "it changes too fast to be asked for; try again"))
         return asked
 
-    async def place(self) -> Place:
+    async def place(self, *, restart: bool = False) -> Place:
         """Where an earlier rebuild of all sessions was cut; the start when there is none that can be gone on with."""
         self._saved = await self._wire.command("HGET", self._keys.meta, self._field)
         run = await self._census.run()
@@ -66,7 +66,7 @@ class Rebuild:
             place = Place() if self._saved is None else msgspec.json.decode(self._saved, type=Place)
         except msgspec.MsgspecError:
             place = Place()
-        return place if run and place.run == run else Place(run=run)
+        return place if run and place.run == run and not restart else Place(run=run)
 
     async def all(self, place: Place, *, rate_s: float) -> AsyncGenerator[tuple[Place, Asked]]:
         """Ask for every session that has a log, ``rate_s`` a second at most; yields after each page."""

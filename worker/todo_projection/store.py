@@ -53,3 +53,9 @@ async def open_store(settings: Settings, stop: asyncio.Event, *, create: bool) -
     finally:
         await wire.aclose()
         await client.aclose()
+
+
+async def publish_command(settings: Settings) -> str:
+    """PUBLISH, on a cluster SPUBLISH; raises redis errors."""
+    async with connect(settings) as client:
+        return await client.publish_command()

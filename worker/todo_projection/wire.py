@@ -88,10 +88,10 @@ class Wire:
 
 
 class Script:
-    """A Lua script shipped with the package, called by its hash and sent whole where the server does not know it."""
+    """A Lua script of one of the packages, called by its hash and sent whole where the server does not know it."""
 
-    def __init__(self, name: str) -> None:
-        self.source = files("todo_projection").joinpath(f"{name}.lua").read_bytes()
+    def __init__(self, name: str, *, package: str = "todo_projection") -> None:
+        self.source = files(package).joinpath(f"{name}.lua").read_bytes()
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest()
 
     async def call_all(self, wire: Wire, calls: Sequence[Call]) -> list[Any]:

@@ -1,0 +1,207 @@
+"""The explanation of one session: which event set each value, what waits in its feed, and what comes next."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from todo_projection.beats import server_time
+from todo_projection.look import Look, look_at
+from todo_projection.marks import Marks, Stale
+from todo_projection.row import CorruptRow, Row
+from todo_projection.rows import is_wrong_type, read_row
+from todo_projection.unit import Unit
+from todo_projection.wire import Wire
+from todo_write.events import GROUP, Event, Keys, Position, Unsound, decode_entry
+
+POINTERS_LOOKED_AT_MAX = 100_000
+POINTERS_SHOWN_MAX = 20
+NEXT_SHOWN_MAX = 20
+PAGE = 1000
+NOT_STORED = "when it was committed, and by which worker"  # a row has no room for what nobody folds with
+
+
+class Cause(msgspec.Struct, frozen=True, rename="camel"):
+    """The event that set a unit's value: ``time`` (epoch ms) is its writer's; None when it is not in the log."""
+
+    position: str
+    type: str | None
+    time: int | None
+    op: str | None
+
+
+class Value(msgspec.Struct, frozen=True):
+    """A unit in the row: its version there (0: to be folded anew) and the event that set it, None: no event yet."""
+
+    version: int
+    cause: Cause | None
+
+
+class Waiting(msgspec.Struct, frozen=True, rename="camel"):
+    """A pointer in the feed: appended at ``since`` (epoch ms, the server's clock); ``consumer`` None: not yet read."""
+
+    pointer: str
+    position: str
+    since: int
+    consumer: str | None = None
+    delivered: int = 0
+    idle_ms: int = 0
+
+
+class Next(msgspec.Struct, frozen=True):
+    """An event behind the row, and the units that handle it."""
+
+    seq: int
+    type: str
+    time: int
+    units: list[str]
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+    """Everything that is known; times in epoch ms. ``lastEvent`` is the feed time of the last projected event.
+
+    ``waitingCount`` and ``nextCount`` may be more than what is shown; None: too many to be counted.
+    """
+
+    session_id: str
+    now: int
+    standing: str
+    tail: str | None
+    row: str | None
+    rev: str | None
+    last_event: int | None
+    foreign: str
+    partial: bool
+    why: str
+    values: dict[str, Value]
+    stale: list[Stale]
+    waiting: list[Waiting]
+    waiting_count: int | None
+    next: list[Next]
+    next_count: int
+    not_stored: str = NOT_STORED
+
+
+class Explainer:
+    """Reads what the store tells of a session; raises redis errors."""
+
+    def __init__(self, wire: Wire, keys: Keys, units: Sequence[Unit]) -> None:
+        self._wire = wire
+        self._keys = keys
+        self._units = units
+
+    async def explain(self, session: str) -> Explanation:
+        """The explanation now."""
+        (look,) = await look_at(self._wire, self._keys, [session])
+        row, why = Row(), look.why
+        try:
+            row = await read_row(self._wire, self._keys, session)
+        except CorruptRow as error:
+            why = str(error)
+        waiting, count = await self._waiting(session)
+        recent = self._keys.recent(self._keys.partition(session))
+        (score,) = await self._wire.pipeline([("ZSCORE", recent, session)])
+        return Explanation(
+            session_id=session,
+            now=await server_time(self._wire),
+            standing=str(look.standing),
+            tail=_text(look.tail),
+            row=_text(row.position) if row.exists else None,
+            rev=_text(row.rev),
+            last_event=None if score is None or is_wrong_type(score) else int(float(score)),
+            foreign=look.foreign,
+            partial=look.partial,
+            why=why,
+            values=await self._values(session, row),
+            stale=await Marks(self._wire, self._keys, self._units).of(session),
+            waiting=waiting,
+            waiting_count=count,
+            next=await self._next(look, row),
+            next_count=_next_count(look, row),
+        )
+
+    async def _values(self, session: str, row: Row) -> dict[str, Value]:
+        at = [(key, cell.at) for key, cell in sorted(row.cells.items())]
+        log = self._keys.log(session)
+        replies = await self._wire.pipeline(
+            [("XRANGE", log, str(place or "0-1"), str(place or "0-1")) for _, place in at]
+        )
+        values: dict[str, Value] = {}
+        for (key, place), reply in zip(at, replies, strict=True):
+            cause = None
+            if place is not None:
+                cause = Cause(str(place), None, None, None)
+                if not is_wrong_type(reply) and reply:
+                    cause = _cause(str(place), reply[0])
+            values[key] = Value(row.versions[key], cause)
+        return values
+
+    async def _waiting(self, session: str) -> tuple[list[Waiting], int | None]:
+        """The session's pointers in its feed, the first of them in full, and how many there are."""
+        feed, name = self._keys.feed(self._keys.partition(session)), session.encode()
+        found: list[tuple[bytes, str]] = []
+        start, looked_at = "-", 0
+        while looked_at < POINTERS_LOOKED_AT_MAX:
+            (page,) = await self._wire.pipeline([("XRANGE", feed, start, "+", "COUNT", PAGE)])
+            if is_wrong_type(page):
+                break
+            for id, fields in page:
+                told = dict(zip(fields[::2], fields[1::2], strict=True))
+                if told.get(b"s") == name:
+                    found.append((id, told.get(b"i", b"").decode("utf-8", "replace")))
+            looked_at += len(page)
+            if len(page) < PAGE:
+                return await self._delivered(feed, found[:POINTERS_SHOWN_MAX]), len(found)
+            start = f"({page[-1][0].decode()}"
+        return await self._delivered(feed, found[:POINTERS_SHOWN_MAX]), None
+
+    async def _delivered(self, feed: str, pointers: Sequence[tuple[bytes, str]]) -> list[Waiting]:
+        replies = await self._wire.pipeline([("XPENDING", feed, GROUP, id, id, 1) for id, _ in pointers])
+        waiting: list[Waiting] = []
+        for (id, position), reply in zip(pointers, replies, strict=True):
+            one = Waiting(id.decode(), position, int(id.partition(b"-")[0]))
+            if not isinstance(reply, Exception) and reply:  # without a group nobody has read it
+                _, consumer, idle_ms, times = reply[0]
+                one = msgspec.structs.replace(one, consumer=consumer.decode(), delivered=times, idle_ms=idle_ms)
+            waiting.append(one)
+        return waiting
+
+    async def _next(self, look: Look, row: Row) -> list[Next]:
+        if look.tail is None or (row.position is not None and row.position >= look.tail):
+            return []
+        start = "-" if row.position is None or row.position.epoch != look.tail.epoch else _behind(row.position)
+        log = self._keys.log(look.session)
+        (reply,) = await self._wire.pipeline([("XRANGE", log, start, "+", "COUNT", NEXT_SHOWN_MAX)])
+        events: list[Event] = []
+        for id, fields in () if is_wrong_type(reply) else reply:
+            try:
+                events.append(decode_entry(id, fields).event)
+            except Unsound:
+                break
+        return [Next(one.seq, one.type, one.time, self._handling(one.type)) for one in events]
+
+    def _handling(self, type: str) -> list[str]:
+        return [unit.key for unit in self._units if type in unit.handles]
+
+
+def _cause(position: str, stored: Any) -> Cause:
+    try:
+        _, op, event = decode_entry(*stored)
+    except Unsound:
+        return Cause(position, None, None, None)
+    return Cause(position, event.type, event.time, op)
+
+
+def _next_count(look: Look, row: Row) -> int:
+    if look.tail is None:
+        return 0
+    reached = row.position.seq if row.position is not None and row.position.epoch == look.tail.epoch else -1
+    return max(0, look.tail.seq - reached)
+
+
+def _behind(position: Position) -> str:
+    return f"{position.epoch}-{position.seq + 1}"
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
