@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from todo_projection.attach import View
 from todo_projection.background import end
 from todo_projection.channels import Channels, Confirmed, Message
-from todo_projection.frames import Rev
+from todo_projection.frames import Deleted, Frame, Rev
 from todo_projection.row import CorruptRow, Row
 from todo_projection.rows import is_wrong_type, stored_row
 from todo_projection.subscription import Snapshot, State, Status, Subscription, Update
@@ -34,7 +34,7 @@ RETRY_S_MAX = 2.0
 RECHECK_S_MIN = 0.05
 LATE_S = 1.0  # between two looks at a feed that is late
 
-__all__ = ["Snapshot", "State", "Status", "Subscriber", "Subscription", "Update", "subscribe"]
+__all__ = ["Deleted", "Frame", "Snapshot", "State", "Status", "Subscriber", "Subscription", "Update", "subscribe"]
 
 Unavailable = (RedisError, OSError, LayoutMismatch)
 
