@@ -44,7 +44,7 @@ from todo_write.trail import Trail
 from todo_write.turn import SEARCH_MAX, Turn, turn_of
 
 WAIT_MS = 900  # of the whole process, whose end takes some time too
-WAIT_MIN_MS = 150
+WAIT_MIN_MS = 300  # also on a machine too busy to start a process in time
 _PAGE_MIN, _PAGE_MAX = 8, 512
 
 _logger = logging.getLogger(__name__)
