@@ -3,18 +3,21 @@
 The log is the truth; a pointer can be lost by hands that delete a feed, restore a backup or trim what they should not.
 """
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from todo_projection.beats import server_time
+from todo_projection.beats import WORKING, read_beats, server_time
 from todo_projection.census import START, Census
 from todo_projection.look import Look, Repair, Standing, look_at, mending, point_again
+from todo_projection.retry import Unavailable
 from todo_projection.suspects import Suspects
 from todo_projection.wire import Wire
 from todo_write.events import Keys
 
 SUSPECTS_MAX = 10_000
+STEP_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -81,3 +84,30 @@ class Audit:
             self._told.clear()
         self._told[key] = told
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Whose turn it is to audit: of the workers that beat the one with the lowest name; two at once do no harm."""
+
+    wire: Wire
+    keys: Keys
+    name: str
+    missing_ms: int  # a worker whose last beat is older does not count
+
+    async def is_ours(self) -> bool:
+        """Whether it is this worker's; raises redis errors."""
+        beats, now = await read_beats(self.wire, self.keys), await server_time(self.wire)
+        there = [name for name, beat in beats.items() if beat.state == WORKING and now - beat.at <= self.missing_ms]
+        return self.name in there and self.name == min(there)
+
+
+async def keep_auditing(audit: Audit, turn: Turn, *, rate: int, working: Callable[[], bool]) -> None:
+    """Look at ``rate`` keys a second for ever, while it is this worker's turn and it is ``working``; 0: not at all."""
+    while rate:
+        await asyncio.sleep(STEP_S)
+        try:
+            if working() and await turn.is_ours():
+                await audit.step(rate)
+        except Unavailable as error:
+            logger.debug("audit: %s", error)  # the worker's step meets the same server and says so loudly

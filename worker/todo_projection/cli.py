@@ -58,7 +58,7 @@ def up(settings: Settings) -> None:
         codes="0 ended by SIGTERM or SIGINT, 2 wrong usage, setting or layout",
     )
 )
-@with_settings("batch_max", "block_ms", "beat_ms", "claim_idle_ms", "grace_ms", "log_level")
+@with_settings("batch_max", "block_ms", "beat_ms", "claim_idle_ms", "audit_rate", "grace_ms", "log_level")
 def worker(settings: Settings) -> None:
     """Project the events of all sessions until told to end; run as many as you like.
 

@@ -27,6 +27,12 @@ class Settings(StoreSettings):
     claim_idle_ms: Annotated[
         int, Field(ge=100, le=3_600_000, description="when another's pointers are taken over, 100 to 3600000 ms")
     ] = 10_000
+    newer_gone_ms: Annotated[
+        int, Field(ge=100, description="when a silent newer worker counts as gone, 100 ms or more")
+    ] = 60_000
+    audit_rate: Annotated[
+        int, Field(ge=0, le=10_000, description="keys the audit looks at a second, 0 to 10000; 0 is off")
+    ] = 100
     stuck_ms: Annotated[int, Field(ge=1, description="in progress for longer is stuck, 1 ms or more")] = 900_000
     quiet_ms: Annotated[int, Field(ge=1, description="no event for longer is quiet, 1 ms or more")] = 600_000
     log_level: Annotated[LogLevel, Field(description="debug, info, warning or error")] = "info"
