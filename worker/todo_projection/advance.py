@@ -49,12 +49,16 @@ class Advance(NamedTuple):
 
 
 class Mounted:
-    """The mounted units as a whole: their ``versions`` by key, and the types of events that any of them ``handles``."""
+    """The mounted units as a whole: their ``versions`` by key, and the types of events that any of them ``handles``.
+
+    ``mandated``: an operator wants rows to hold just these, so a row that is ahead is folded back instead of refused.
+    """
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self.units = units
         self.versions: Mapping[str, int] = {unit.key: unit.state_version for unit in units}
         self.handles = frozenset[str]().union(*(unit.handles for unit in units))
+        self.mandated = False
 
     def advance(self, span: Span, row: Row) -> Advance:
         """How the row gets on; raises Outdated."""
@@ -94,6 +98,8 @@ class Mounted:
         if not row.exists or row.versions == self.versions:
             return frozenset()
         ahead = {key: version for key, version in row.versions.items() if version > self.versions.get(key, 0)}
+        if ahead and self.mandated:
+            return frozenset(self.versions)
         if ahead:
             raise Outdated(f"a row holds units {ahead}; mounted here: {dict(self.versions)}")
         lacking = frozenset(key for key, version in self.versions.items() if row.versions.get(key) != version)

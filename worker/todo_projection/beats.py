@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from todo_projection.row import encode_versions
+from todo_projection.row import decode_versions, encode_versions
 from todo_projection.wire import Script, Wire, settled
 from todo_write.events import Keys, token
 
@@ -77,6 +77,16 @@ async def somebody_works(wire: Wire, keys: Keys, *, beat_ms: int) -> bool:
     """Whether a worker that has not stepped down has beaten of late; raises redis errors."""
     beats, now = await read_beats(wire, keys), await server_time(wire)
     return any(beat.state == WORKING and now - beat.at <= beat_ms * BEATS_MISSED_MAX for beat in beats.values())
+
+
+def newer(beats: Mapping[str, Beat], versions: Mapping[str, int], *, since: int) -> list[str]:
+    """Names of workers with a beat after ``since`` (epoch ms) and a unit these versions lack or hold lower."""
+    return [
+        name
+        for name, beat in beats.items()
+        if beat.at > since
+        and any(theirs > versions.get(key, 0) for key, theirs in decode_versions(beat.units.encode()).items())
+    ]
 
 
 async def server_time(wire: Wire) -> int:

@@ -7,7 +7,7 @@ import msgspec
 
 from todo_projection.fold import Fold, marked
 from todo_projection.frames import Frame, Mark, Rev, encode
-from todo_projection.row import WRONG_TYPE, Cell, Row, cell_changes, encode_versions
+from todo_projection.row import WRONG_TYPE, Cell, Row, cell_changes, cell_names, encode_versions
 from todo_projection.span import Gap, Pointer, Span
 from todo_projection.unit import Unit
 from todo_write.events import Position
@@ -161,6 +161,8 @@ def _fields(row: Row, after: Row) -> tuple[dict[str, bytes], list[str]]:
         set["rev"] = str(after.rev).encode()
     if after.versions != row.versions:
         set["units"] = encode_versions(after.versions).encode()
+    for key in row.cells.keys() - after.cells.keys():
+        remove += cell_names(key, row.cells[key])
     for key, cell in after.cells.items():
         before = row.cells.get(key)
         if cell is not before:

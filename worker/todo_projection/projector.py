@@ -54,6 +54,15 @@ class Projector:
         """The types of events whose data is read."""
         return self._mounted.handles
 
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The mounted units' versions by key."""
+        return self._mounted.versions
+
+    def obey(self, *, mandated: bool) -> None:
+        """Fold rows back that are ahead of the mounted units, or refuse them with Outdated."""
+        self._mounted.mandated = mandated
+
     async def project(self, batches: Batches) -> Outcome:
         """Read, fold and commit; raises Outdated, or redis errors after which every pointer counts as pending."""
         spans = {partition: spans_of(batch) for partition, batch in batches.items()}

@@ -116,6 +116,11 @@ def cell_changes(key: str, before: Cell | None, cell: Cell) -> tuple[dict[str, b
     return set, remove
 
 
+def cell_names(key: str, cell: Cell) -> list[str]:
+    """The hash fields that hold the cell, of a unit that is to be there no longer."""
+    return [name for name, raw in _fields(key, cell).items() if raw is not None]
+
+
 def _fields(key: str, cell: Cell) -> dict[str, bytes | None]:
     return {
         key: cell.value,

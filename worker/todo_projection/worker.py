@@ -7,11 +7,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from todo_projection.advance import Outdated
-from todo_projection.beats import BEATS_MISSED_MAX, STEPPED_DOWN, WORKING, Beats, read_beats, server_time, worker_name
+from todo_projection.beats import (
+    BEATS_MISSED_MAX,
+    STEPPED_DOWN,
+    WORKING,
+    Beats,
+    newer,
+    read_beats,
+    server_time,
+    worker_name,
+)
 from todo_projection.feed import Batch, Feeds
 from todo_projection.killers import set_apart
+from todo_projection.mandate import read_mandate
 from todo_projection.projector import Projector
 from todo_projection.retry import Contended, Unavailable, patiently
+from todo_projection.row import encode_versions
 from todo_projection.rows import Rows
 from todo_projection.settings import Settings
 from todo_projection.span import Pointer
@@ -24,6 +35,7 @@ STEP_WEIGHT_MAX = 2048
 HANDLED_WEIGHT = 8  # against 1 of an event whose data is not read: 256 in each half are 128 MiB at the very worst
 CONFLICT_TRIES_MAX = 10
 LEAVE_S = 1.0
+STAND_BY_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +97,7 @@ class Worker:
         try:
             parts = self._parts or await self._assemble()
             if self._stepped_down:
-                await self._stop.wait()
+                await self._stand_by(parts)
             elif self._recovering:
                 await self._recover(parts)
             elif self._sweep is not None or asyncio.get_running_loop().time() >= self._sweep_at:
@@ -114,6 +126,23 @@ class Worker:
         self._assembled.set()
         logger.info("worker %s: redis at %s, %d partitions", self.name, self._client.address, keys.partitions)
         return self._parts
+
+    async def _stand_by(self, parts: Parts) -> None:
+        """Read nothing, until an operator mandates this worker's units and no newer worker has beaten for long."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), STAND_BY_S)
+            return
+        if not await self._is_newest(parts):
+            return
+        if await read_mandate(self._commands, parts.keys) == parts.projector.versions:
+            logger.warning("back at work: units set asks for %s", encode_versions(parts.projector.versions))
+            parts.projector.obey(mandated=True)
+            parts.rows.forget_all()
+            self._stepped_down, self._recovering = "", True
+
+    async def _is_newest(self, parts: Parts) -> bool:
+        since = await server_time(self._commands) - self._settings.newer_gone_ms
+        return not newer(await read_beats(self._commands, parts.keys), parts.projector.versions, since=since)
 
     async def _recover(self, parts: Parts) -> None:
         """Do again what this worker had in hand when something went wrong, a page a step."""
@@ -145,6 +174,8 @@ class Worker:
         dead = set(await read_beats(self._commands, parts.keys)) - alive
         if dead and none_left:
             await self._commands.command("HDEL", parts.keys.workers, *dead)
+        if not await self._is_newest(parts):
+            parts.projector.obey(mandated=False)  # rolled forward again: what is newer is not to be folded back
 
     async def _alive(self, parts: Parts) -> set[str]:
         """Names of the workers whose beat is not missing, this one among them."""
