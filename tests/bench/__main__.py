@@ -85,6 +85,8 @@ async def _bench(
     image: str,
     contenders: Sequence[Contender],
     skipped: dict[str, str],
+    *,
+    waits: bool,
 ) -> Result:
     started = datetime.now(UTC).isoformat(timespec="seconds")
     async with own_server(image) as url:
@@ -97,11 +99,12 @@ async def _bench(
         run = Run(url, contenders)
         cases: list[Case] = []
         for mix in mixes:
-            for count in sessions:
+            for count in (1,) if mix.one_log else sessions:
                 # In a thread: this loop keeps the server's life.
                 cases.append(await asyncio.to_thread(run.case, mix, count, events, rounds))
                 show(console, cases[-1])
-        await asyncio.to_thread(show_waits, console, url)
+        if waits:
+            await asyncio.to_thread(show_waits, console, url)
     return Result(started, machine, cases, {title(case): figures_of(case) for case in cases}, skipped)
 
 
@@ -111,7 +114,9 @@ def main(
     sessions: Annotated[list[int] | None, typer.Option(help="Number of sessions; repeatable.", min=1)] = None,
     events: Annotated[int, typer.Option(help="Events to drain.", min=1)] = 100_000,
     rounds: Annotated[int, typer.Option(help="Drains of each contender, in turn.", min=1)] = 5,
-    only: Annotated[list[str] | None, typer.Option(help="Names of the contenders that take part; repeatable.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Names of the contenders that take part, nothing else; repeatable.")
+    ] = None,
     image: Annotated[str, typer.Option(help="Run the server from this Docker image, say redis:8.0.")] = "",
     json: Annotated[Path | None, typer.Option(help="Where the result goes; default: a new file in .bench/.")] = None,
     *,
@@ -132,7 +137,8 @@ def main(
         console.print(f"  {name:<17} [yellow]skipped: {why}[/]", highlight=False)
     mixes = [MIXES[name] for name in mix or ("real", "heavy")]
     try:
-        result = asyncio.run(_bench(mixes, sessions or [1000, 60_000], events, rounds, image, chosen, skipped))
+        counts = sessions or [1000, 60_000]
+        result = asyncio.run(_bench(mixes, counts, events, rounds, image, chosen, skipped, waits=not only))
     except Undone as undone:
         console.print(f"[red]failed:[/] {undone}", highlight=False)
         raise typer.Exit(1) from undone

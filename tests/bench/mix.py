@@ -26,7 +26,8 @@ class Written(NamedTuple):
 class Mix(NamedTuple):
     """Shares of plan writes and turn starts among the events; the rest are messages nobody projects.
 
-    ``flood`` is the share of all events that one session writes; the others write the rest in equal parts.
+    ``flood`` is the share of all events that one session writes; the others write the rest in equal parts. ``one_log``
+    puts all events into a single session, whatever number of them is asked for.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Mix(NamedTuple):
     writes: float
     turns: float
     flood: float = 0.0
+    one_log: bool = False
 
     def events(self, count: int, sessions: int) -> Iterator[Written]:
         """``count`` events of this many sessions, in the order in which they are written."""
@@ -58,6 +60,7 @@ MIXES = {
         Mix("real", "5 % writes of 8 items, 2 % turn starts, rest 300 bytes", writes=0.05, turns=0.02),
         Mix("heavy", "two of three events are writes of 8 items", writes=2 / 3, turns=0.02),
         Mix("chatty", "the real mix, nine of ten events from one session", writes=0.05, turns=0.02, flood=0.9),
+        Mix("import", "the real mix in one long log", writes=0.05, turns=0.02, one_log=True),
     )
 }
 

@@ -1,11 +1,11 @@
 """The worker as it is shipped, ended once it has committed the backlog."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.measure import Job
-from todo_projection.feed import Batch
 from todo_projection.settings import Settings
+from todo_projection.span import Pointer
 from todo_projection.unit import mounted_units
 from todo_projection.worker import Worker
 
@@ -17,7 +17,7 @@ class Drain(Worker):
         super().__init__(settings, mounted_units())
         self._left = events
 
-    async def _project(self, parts: Any, batches: Mapping[int, Batch]) -> int:
+    async def _project(self, parts: Any, batches: Mapping[int, Sequence[Pointer]]) -> int:
         committed = await super()._project(parts, batches)
         self._left -= committed
         if self._left <= 0:

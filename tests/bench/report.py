@@ -51,7 +51,8 @@ def figures_of(case: Case) -> list[Figures]:
 
 def title(case: Case) -> str:
     """``real, 1 000 sessions``."""
-    return f"{case.mix}, {case.sessions:,} sessions".replace(",", " ").replace("  ", ", ", 1)
+    sessions = f"{case.sessions:,}".replace(",", " ")
+    return f"{case.mix}, {sessions} {'session' if case.sessions == 1 else 'sessions'}"
 
 
 def show(console: Console, case: Case) -> None:
