@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -69,7 +70,9 @@ class Reader:
         try:
             await eventually(condition, within)
         except AssertionError as error:
-            error.add_note(f"events: {self.events[-20:]}, ended: {self.ended}")
+            error.add_note(
+                f"ended: {self.ended}, last events: {' '.join(str(event)[:400] for event in self.events[-9:])}"
+            )
             raise
 
     async def got(self, name: str, count: int = 1, within: float = 10.0) -> Event:
@@ -140,13 +143,17 @@ class Http:
                 await asyncio.gather(reading, return_exceptions=True)
 
     @asynccontextmanager
-    async def deaf(self, query: str) -> AsyncGenerator[asyncio.StreamWriter]:
-        """A client that asks for a stream and then reads nothing of it."""
-        async with self._connected(limit=1) as (reader, writer):
-            writer.transport.pause_reading()  # type: ignore[attr-defined]  # every socket transport has it
-            writer.write(self._request("GET", f"/api/stream?{query}", {}))
-            yield writer
-            del reader
+    async def deaf(self, query: str) -> AsyncGenerator["Deaf"]:
+        """A client that asks for a stream and reads nothing of it, until it is told to."""
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect((self.host, self.port))
+            connection.sendall(self._request("GET", f"/api/stream?{query}", {}))
+            deaf = Deaf(connection)
+            try:
+                yield deaf
+            finally:
+                await deaf.close()
 
     def _request(self, method: str, path: str, headers: Mapping[str, str]) -> bytes:
         lines = [f"{method} {self.prefix}{path} HTTP/1.1", f"host: {self.host}:{self.port}"]
@@ -161,6 +168,32 @@ class Http:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+
+class Deaf:
+    """A client that does not read; ``hear`` makes it read what is left for it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._reading: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def hear(self) -> Reader:
+        """The stream, read from now on."""
+        reader, self._writer = await asyncio.open_connection(sock=self._connection.dup(), limit=2**24)
+        found = Reader()
+        found.status, found.headers = await _head(reader)
+        self._reading = asyncio.create_task(_chunks(reader, found, None))
+        return found
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._reading is not None and self._writer is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+            self._writer.close()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
 
 
 def of(*sessions: str, **more: object) -> str:
