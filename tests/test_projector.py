@@ -357,6 +357,17 @@ async def test_a_log_of_two_epochs_is_marked_and_the_row_stays_where_it_was(shop
     assert "does not begin" in json.loads(row["todos.stale"])["reason"]
 
 
+async def test_a_log_of_two_epochs_is_marked_though_every_event_of_the_newer_one_is_pointed_at(shop: Workshop) -> None:
+    fields = {"type": "todo/write", "time": 1, "op": "o", "data": '{"todos": []}'}
+    for position in ("1-0", "2-0"):
+        await shop.redis.xadd(shop.keys.log("s"), fields, id=position)
+    await shop.redis.xadd(shop.keys.feed(0), {"s": "s", "i": "2-0", "o": "o", "t": "todo/write"})
+    await shop.projector().project({0: await shop.deliver()})
+    row = await shop.row()
+    assert (row["pos"], row["todos"]) == ("2--1", "null")
+    assert "does not begin" in json.loads(row["todos.stale"])["reason"]
+
+
 async def test_a_unit_is_not_said_to_be_covered_when_its_log_can_not_be_folded_again(shop: Workshop) -> None:
     await shop.project(TALK, write("a"), by=shop.projector([TodosAt(1)]))
     log = shop.keys.log("s")

@@ -225,6 +225,25 @@ async def test_a_terminated_worker_leaves_nothing_half_done(
 # --- what is done twice, late, or never answered
 
 
+async def test_what_is_left_of_a_batch_whose_end_was_lost_is_taken_up_at_once(
+    own_server: Server, namespace: str, field: Field, client: Client, proxy: Proxy
+) -> None:
+    # As after a fail-over: the newest pointer of the batch is gone, those before it are still this worker's.
+    await client.keys()
+    lost = next(f"t{n}" for n in range(1000) if field.keys.partition(f"t{n}") == field.keys.partition("s"))
+    await append(client, "s")
+    await append(client, lost)
+    held = proxy.hold_request(COMMIT)
+    async with quick(proxy.url, namespace):
+        await asyncio.wait_for(held.hit.wait(), 10)
+        feed = field.keys.feed(field.keys.partition("s"))
+        _, (newest, _) = await field.redis.xrange(feed)
+        await field.redis.xdel(feed, newest)
+        held.release()
+        await eventually(right(field, "s"))
+    assert await field.row(lost) == {}
+
+
 @pytest.mark.parametrize("pinned", [True, False], ids=["the feed still holds the pointers", "they are trimmed away"])
 async def test_a_commit_that_comes_late_is_refused_and_so_is_its_frame(
     own_server: Server, namespace: str, field: Field, client: Client, proxy: Proxy, pinned: bool

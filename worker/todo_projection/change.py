@@ -111,8 +111,6 @@ class _Turned(NamedTuple):
 
 
 def _with_mark(cell: Cell, gap: Gap, time: int) -> Cell:
-    if cell.mark is not None and (cell.mark.seq, cell.mark.reason) == (gap.seq, str(gap)):
-        return cell
     return msgspec.structs.replace(cell, mark=marked(cell.mark, gap.seq, str(gap), time))
 
 
