@@ -15,6 +15,7 @@ from proxy import Proxy
 from serving import plan, serving
 from sse import Http, Reader
 from stored import Stored
+from todo_projection import boards, overview
 from todo_write.events import Keys
 from todo_write.log import Client, SessionLog
 
@@ -124,6 +125,18 @@ async def test_a_board_learns_of_new_sessions_changes_and_deletions(
         await board.until(lambda: shown(board) == {} and counts(board) == {})
 
 
+async def test_what_has_just_happened_is_shown_without_a_sweep(
+    http: Http, client: Client, worker: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boards, "SWEEP_S", 3600)
+    async with http.stream("board=1") as board:
+        await board.got("status")
+        await SessionLog(client, "s1").append("todo/write", plan("x"))
+        await board.until(lambda: set(shown(board)) == {"s1"})
+        await SessionLog(client, "s1").append("todo/write", plan("x", status="completed"))
+        await board.until(lambda: shown(board)["s1"]["state"] == "done")
+
+
 async def test_of_many_changes_at_once_a_board_shows_few(http: Http, client: Client, worker: None) -> None:
     async with http.stream("board=1") as board:
         await board.got("status")
@@ -177,8 +190,9 @@ async def test_time_alone_makes_a_session_quiet_and_stuck(
 
 
 async def test_two_events_of_one_millisecond_end_in_the_newest_row(
-    http: Http, client: Client, redis: Redis, namespace: str, worker: None
+    http: Http, client: Client, redis: Redis, namespace: str, worker: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(overview, "TURN_ROWS", 0)  # else it came round with the rest
     stored = Stored(redis, namespace, "s1")
     async with http.stream("board=1") as board:
         await board.got("status")
@@ -189,11 +203,11 @@ async def test_two_events_of_one_millisecond_end_in_the_newest_row(
 
 
 async def test_a_change_without_an_event_comes_round(
-    http: Http, client: Client, redis: Redis, namespace: str, worker: None
+    http: Http, client: Client, redis: Redis, namespace: str, worker: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(overview, "SETTLE_MS", 0)  # else it were read again because it is young
     await write(client, redis, "s1", "x", status="in_progress")
     stored = Stored(redis, namespace, "s1")
-    await redis.zadd(stored.recent, {"s1": 1_000_000})  # long ago, so no second look because it is young
     async with http.stream("board=1") as board:
         await board.got("status")
         await rewrite(redis, stored.row, b'"x"', b'"repaired"')
@@ -226,19 +240,19 @@ async def test_however_many_clients_look_the_indexes_are_read_once(
     async with asyncio.TaskGroup() as group:
         watching = asyncio.Event()
 
-        async def watch(boards: list[Reader]) -> None:
+        async def watch() -> None:
             async with http.stream("board=1&limit=7") as board:
-                boards.append(board)
+                seen.append(board)
                 await watching.wait()
 
-        boards: list[Reader] = []
+        seen: list[Reader] = []
         for _ in range(20):
-            group.create_task(watch(boards))
-        await eventually(lambda: len(boards) == 20 and all(board.of("status") for board in boards))
+            group.create_task(watch())
+        await eventually(lambda: len(seen) == 20 and all(board.of("status") for board in seen))
         before = await _calls(redis)
         began = time.monotonic()
         await write(client, redis, "s2", "x")
-        await eventually(lambda: all("s2" in shown(board) for board in boards))
+        await eventually(lambda: all("s2" in shown(board) for board in seen))
         rounds = (time.monotonic() - began) / 0.25 + 1
         assert await _calls(redis) - before <= 64 * rounds + 64
         watching.set()

@@ -12,6 +12,7 @@ from servers import Server
 from serving import plan, serving
 from sse import Http, Reader, of
 from stored import Stored
+from todo_projection import tail
 from todo_write.events import Position
 from todo_write.log import Client, SessionLog, connect
 
@@ -87,7 +88,10 @@ async def test_cut_after_any_event_the_whole_is_read_in_order_and_once(http: Htt
     assert read == appended
 
 
-async def test_many_clients_follow_many_logs_at_once(http: Http, client: Client, redis: Redis) -> None:
+async def test_many_clients_follow_many_logs_over_one_blocked_connection(
+    http: Http, client: Client, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "LOOK_S", 3600)  # only growth that is told is seen
     names = [f"s{n}" for n in range(20)]
     contexts = [http.stream(of(name, events=1)) for name in names for _ in range(3)]
     readers = [await context.__aenter__() for context in contexts]

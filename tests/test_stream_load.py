@@ -89,7 +89,7 @@ async def test_a_client_that_reads_again_skips_to_the_newest_plan(
             await projected(redis, await client.keys(), "s1", position)
         stream = await deaf.hear()
         await stream.shows("s1", plan("49", HEAVY)["todos"])
-        assert len(stream.of("projection")) < 25
+        assert len(stream.of("projection")) < 8  # with the kernel's own choice of buffers it were twenty
 
 
 async def test_a_gateway_carries_no_more_streams_than_it_may(redis_url: str, namespace: str) -> None:

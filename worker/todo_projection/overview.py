@@ -51,8 +51,8 @@ class Overview:
             self._forget(session)
         young, self._young = self._young, set()
         self._turn = self._turn or list(self.entries)
-        again = [*young, *self._turn[-TURN_ROWS:]]
-        del self._turn[-TURN_ROWS:]
+        turn = [self._turn.pop() for _ in range(min(TURN_ROWS, len(self._turn)))]
+        again = [*young, *turn]
         self._unread |= dict.fromkeys(moved.changed)
         self._unread |= dict.fromkeys(session for session in again if session in self.entries)
         await self._read(keys)
