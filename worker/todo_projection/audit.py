@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from redis.exceptions import ResponseError
+
 from todo_projection.beats import WORKING, read_beats, server_time
 from todo_projection.census import START, Census
 from todo_projection.look import Look, Repair, Standing, look_at, mending, point_again
@@ -104,10 +106,15 @@ class Turn:
 
 async def keep_auditing(audit: Audit, turn: Turn, *, rate: int, working: Callable[[], bool]) -> None:
     """Look at ``rate`` keys a second for ever, while it is this worker's turn and it is ``working``; 0: not at all."""
+    refused = ""
     while rate:
         await asyncio.sleep(STEP_S)
         try:
             if working() and await turn.is_ours():
                 await audit.step(rate)
+        except ResponseError as error:
+            if str(error) != refused:
+                logger.warning("the audit is refused: %s", error)
+            refused = str(error)
         except Unavailable as error:
             logger.debug("audit: %s", error)  # the worker's step meets the same server and says so loudly

@@ -22,7 +22,10 @@ _beat = Script("beat")
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """A sign of life: ``at`` and ``started`` in epoch ms by the server's clock, ``units`` as in a row."""
+    """A sign of life: ``at`` and ``started`` in epoch ms by the server's clock, ``units`` as in a row.
+
+    ``repaired`` counts the sessions the worker's audit had projected again.
+    """
 
     at: int
     started: int
@@ -31,6 +34,7 @@ class Beat(msgspec.Struct, frozen=True):
     units: str
     state: str = WORKING
     why: str = ""
+    repaired: int = 0
 
 
 def worker_name() -> str:
@@ -48,11 +52,11 @@ class Beats:
         self._units = encode_versions(versions)
         self._started = 0
 
-    async def beat(self, state: str = WORKING, why: str = "") -> None:
+    async def beat(self, state: str = WORKING, why: str = "", *, repaired: int = 0) -> None:
         """Say that this worker is there."""
         now = await server_time(self._wire)
         self._started = self._started or now
-        beat = Beat(now, self._started, socket.gethostname(), os.getpid(), self._units, state, why)
+        beat = Beat(now, self._started, socket.gethostname(), os.getpid(), self._units, state, why, repaired)
         call = ([self._keys.workers], [self._name, msgspec.json.encode(beat)])
         settled(await _beat.call_all(self._wire, [call]))
 

@@ -6,6 +6,14 @@
 --       is ''. A key of another type is an error.
 
 local log, row = KEYS[1], KEYS[2]
+
+for n, kind in ipairs({ 'stream', 'hash' }) do
+  local found = redis.call('TYPE', KEYS[n]).ok
+  if found ~= kind and found ~= 'none' then
+    return redis.error_reply('WRONGTYPE ' .. KEYS[n] .. ' is a ' .. found .. ', not a ' .. kind)
+  end
+end
+
 local tail = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
 local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
 local stored = redis.call('HMGET', row, 'etag', 'pos', 'units', 'partial')

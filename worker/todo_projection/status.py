@@ -28,7 +28,10 @@ class Backlog(msgspec.Struct, frozen=True):
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
-    """A worker by its last beat: ``state`` is working, stepped down, or silent when beats are overdue."""
+    """A worker by its last beat: ``state`` is working, stepped down, or silent when beats are overdue.
+
+    ``repaired`` counts sessions its audit found that nobody pointed at any more.
+    """
 
     name: str
     host: str
@@ -38,6 +41,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     age_s: float
     up_s: float
     units: str
+    repaired: int
 
 
 class Stale(msgspec.Struct, frozen=True):
@@ -109,6 +113,7 @@ def _worker(name: str, beat: Beat, now: int, beat_ms: int) -> WorkerStatus:
         age_s=max(0, now - beat.at) / 1000,
         up_s=max(0, beat.at - beat.started) / 1000,
         units=beat.units,
+        repaired=beat.repaired,
     )
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from todo_projection.advance import Outdated
+from todo_projection.audit import Audit, Turn, keep_auditing
 from todo_projection.beats import (
     BEATS_MISSED_MAX,
     STEPPED_DOWN,
@@ -49,6 +50,7 @@ class Parts:
     rows: Rows
     projector: Projector
     beats: Beats
+    audit: Audit
 
 
 class Worker:
@@ -81,16 +83,18 @@ class Worker:
 
     async def run(self) -> None:
         """Work until stopped."""
-        beating = asyncio.create_task(self._keep_beating())
+        asides = [asyncio.create_task(aside) for aside in (self._keep_beating(), self._keep_auditing())]
         try:
             while not self._stop.is_set():
-                if beating.done():
-                    await beating
+                for aside in asides:
+                    if aside.done():
+                        await aside
                 await patiently(self._step, address=self._client.address, stop=self._stop)
         finally:
-            beating.cancel()
-            with suppress(asyncio.CancelledError):
-                await beating
+            for aside in asides:
+                aside.cancel()
+                with suppress(asyncio.CancelledError):
+                    await aside
             await self._leave()
 
     async def _step(self) -> None:
@@ -122,6 +126,7 @@ class Worker:
             rows=rows,
             projector=Projector(self._commands, keys, self._units, rows, publish=publish),
             beats=Beats(self._commands, keys, self.name, versions),
+            audit=Audit(self._commands, keys, versions),
         )
         self._assembled.set()
         logger.info("worker %s: redis at %s, %d partitions", self.name, self._client.address, keys.partitions)
@@ -242,11 +247,19 @@ class Worker:
     async def _keep_beating(self) -> None:
         await self._assembled.wait()
         while self._parts is not None:
+            beats, state = self._parts.beats, STEPPED_DOWN if self._stepped_down else WORKING
             try:
-                await self._parts.beats.beat(STEPPED_DOWN if self._stepped_down else WORKING, self._stepped_down)
+                await beats.beat(state, self._stepped_down, repaired=self._parts.audit.repaired)
             except Unavailable as error:
                 logger.debug("beat missed: %s", error)  # the step meets the same server and says so loudly
             await asyncio.sleep(self._settings.beat_ms / 1000)
+
+    async def _keep_auditing(self) -> None:
+        await self._assembled.wait()
+        if parts := self._parts:
+            turn = Turn(self._commands, parts.keys, self.name, self._settings.beat_ms * BEATS_MISSED_MAX)
+            rate = self._settings.audit_rate
+            await keep_auditing(parts.audit, turn, rate=rate, working=lambda: not self._stepped_down)
 
     async def _leave(self) -> None:
         """Take beat and empty consumers away, as far as the server lets us, and close the connections."""
