@@ -1,4 +1,4 @@
-"""The command ``watch``: each session's baseline, then what is published after it, and never anything older."""
+"""The command ``watch``: JSON lines for programs, a line a change elsewhere, lists on a terminal."""
 
 import json
 import signal
@@ -7,42 +7,59 @@ from typing import Any
 from redis.asyncio import Redis
 
 from eventually import eventually
-from projecting import working
-from running import Running, operator, running
+from projecting import projected, working
+from running import Running, on_terminal, operator, running
 from servers import Server
-from todo_write.log import Client, SessionLog
+from todo_write.log import Client, SessionLog, connect
 
 
-def todos(content: str) -> tuple[str, dict[str, Any]]:
-    return "todo/write", {"todos": [{"content": content, "status": "pending"}]}
+def todos(*contents: str, status: str = "pending") -> tuple[str, dict[str, Any]]:
+    return "todo/write", {"todos": [{"content": content, "status": status} for content in contents]}
 
 
 def lines(running: Running) -> list[Any]:
     return [json.loads(line) for line in running.out.splitlines()]
 
 
+def states(running: Running) -> list[str]:
+    return [line["state"] for line in lines(running) if "state" in line]
+
+
+def plans(running: Running) -> list[Any]:
+    return [line for line in lines(running) if "state" not in line]
+
+
 async def says(running: Running, count: int) -> list[Any]:
-    """What it printed, once that is so many lines."""
-    await eventually(lambda: len(lines(running)) >= count, 20, f"too few lines; err: {running.err}")
-    return lines(running)
+    """The plans it printed, once there are so many."""
+    await eventually(lambda: len(plans(running)) >= count, 20, f"too few lines; err: {running.err}")
+    return plans(running)
 
 
-async def test_a_baseline_comes_first_then_each_change_as_published(
+async def is_told(running: Running, state: str) -> None:
+    await eventually(lambda: states(running)[-1:] == [state], 20, f"never {state}; out: {running.out}")
+
+
+async def test_as_json_a_baseline_comes_first_then_each_change_as_published(
     redis_url: str, namespace: str, client: Client, redis: Any
 ) -> None:
     keys = await client.keys()
     log = SessionLog(client, "s1")
     async with (
         working(redis_url, namespace),
-        running(operator(redis_url, namespace), "watch", "s1", "s2") as watch,
+        running(operator(redis_url, namespace), "watch", "--json", "s1", "s2", "s1") as watch,
         redis.pubsub() as pubsub,
     ):
         first = await says(watch, 2)
         assert {line["sessionId"]: line["asOfSeq"] for line in first} == {"s1": -1, "s2": -1}
+        await is_told(watch, "live")
+        await projected(redis, keys, "s1", await log.append("chat", "hello"))
+        first = await says(watch, 3)  # the row is there now
+        assert (first[2]["asOfSeq"], first[2]["values"]["todos"]) == (0, None)
         await pubsub.subscribe(keys.channel("s1"))
         await log.append(*todos("a"))
+        await says(watch, 4)
         await log.append(*todos("b"))
-        frames = (await says(watch, 4))[2:]
+        frames = (await says(watch, 5))[3:]
         published: list[Any] = []
         while len(published) < 2:
             message: Any = await pubsub.get_message(ignore_subscribe_messages=True, timeout=5)
@@ -50,71 +67,69 @@ async def test_a_baseline_comes_first_then_each_change_as_published(
         assert frames == published
         assert [frame["value"][0]["content"] for frame in frames] == ["a", "b"]
         await log.delete()
-        assert (await says(watch, 5))[4]["type"] == "session/deleted"
+        assert (await says(watch, 6))[5]["type"] == "session/deleted"
         watch.send(signal.SIGTERM)
         assert await watch.ended(within=5) == 0
     assert watch.err == ""
 
 
-async def test_a_frame_that_is_not_newer_is_not_printed(
-    redis_url: str, namespace: str, client: Client, redis: Redis
-) -> None:
-    keys = await client.keys()
-    command = operator(redis_url, namespace)
-    async with working(redis_url, namespace), running(command, "watch", "s1") as watch:
-        await says(watch, 1)
-        await SessionLog(client, "s1").append(*todos("a"))
-        frame = (await says(watch, 2))[1]
-        older = {**frame, "rev": "0-aaaaaaaa"}
-        for message in (frame, older, {**frame, "epoch": frame["epoch"] - 1, "rev": "9-aaaaaaaa"}):
-            await redis.publish(keys.channel("s1"), json.dumps(message))
-        await redis.publish(keys.channel("s1"), "not of ours")
-        await SessionLog(client, "s1").append(*todos("b"))
-        assert [line["value"][0]["content"] for line in (await says(watch, 3))[1:]] == ["a", "b"]
-        await watch.says("none of ours")
-
-
-async def test_after_a_lost_connection_the_baseline_is_read_again(
-    redis_url: str, namespace: str, client: Client, redis: Redis
-) -> None:
-    command = operator(redis_url, namespace)
-    log = SessionLog(client, "s1")
-    async with working(redis_url, namespace), running(command, "watch", "s1") as watch:
-        await says(watch, 1)
-        channel = (await client.keys()).channel("s1")
-        await redis.client_kill_filter(_type="pubsub", skipme=True)
-        await log.append(*todos("a"))
-        await eventually(lambda: any("asOfSeq" in line and line["asOfSeq"] == 0 for line in lines(watch)), 20)
-        await eventually(lambda: _subscribers(redis, channel))
-        await log.append(*todos("b"))
-        await eventually(lambda: lines(watch)[-1].get("seq") == 1, 20)
-
-
-async def _subscribers(redis: Any, channel: str) -> bool:
-    return bool((await redis.pubsub_numsub(channel))[0][1])
+async def test_what_is_said_of_the_state_has_since_when(own_server: Server, namespace: str) -> None:
+    async with running(operator(own_server.url, namespace), "watch", "--json", "s1") as watch:
+        await is_told(watch, "live")
+        own_server.kill()
+        await is_told(watch, "reconnecting")
+        assert set(lines(watch)[-1]) == {"state", "since"}
+        await watch.says("next try in")
+        own_server.restart()
+        await is_told(watch, "live")
 
 
 async def test_it_waits_for_a_server_that_is_away_and_goes_on_when_it_is_back(
     own_server: Server, namespace: str
 ) -> None:
     own_server.kill()
-    command = operator(own_server.url, namespace)
-    async with running(command, "watch", "s1") as watch:
+    async with running(operator(own_server.url, namespace), "watch", "--json", "s1") as watch:
         await watch.says("next try in")
         own_server.restart()
         assert (await says(watch, 1))[0]["asOfSeq"] == -1
+        await is_told(watch, "live")
+
+
+async def test_a_layout_that_is_another_is_told_at_once(redis_url: str, namespace: str, redis: Any) -> None:
+    await redis.hset(f"{namespace}:meta", mapping={"layout": "1", "partitions": "8"})
+    ran = await operator(redis_url, namespace, TODO_PARTITIONS="16")("watch", "s1")
+    assert (ran.code, "8" in ran.err, "16" in ran.err) == (2, True, True)
+
+
+async def test_elsewhere_it_is_a_line_a_change(redis_url: str, namespace: str, client: Client) -> None:
+    log = SessionLog(client, "s1")
+    async with working(redis_url, namespace), running(operator(redis_url, namespace), "watch", "s1") as watch:
+        await watch.says("s1  nothing projected yet")
+        await watch.says("live")
+        await log.append(*todos("计划\n\x1b[2J\u202e", status="in_progress"))
+        assert await watch.says("0/1") == "s1  0/1  计划 ␛[2J\N{REPLACEMENT CHARACTER}"
+        await log.append(*todos())
+        await watch.says("s1  an empty plan")
+        await log.append("turn/start", {"turn": 1})
+        await watch.says("s1  no plan")
+        await log.delete()
+        await watch.says("s1  deleted")
 
 
 async def test_once_prints_what_is_and_ends_telling_what_can_not_be_read(
     redis_url: str, namespace: str, client: Client, redis: Redis
 ) -> None:
-    command = operator(redis_url, namespace)
-    keys = await client.keys()
+    command, keys = operator(redis_url, namespace), await client.keys()
     await redis.set(keys.row("bad"), "not a hash")
+    async with working(redis_url, namespace):
+        await projected(redis, keys, "s1", await SessionLog(client, "s1").append(*todos("a", "b")))
     ran = await command("watch", "--once", "--json", "bad", "s2")
     assert ran.code == 1
     assert [json.loads(line)["sessionId"] for line in ran.out.splitlines()] == ["s2"]
     assert keys.row("bad") in ran.err
+    ran = await command("watch", "--once", "s1", "s2")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines() == ["s1  0/2  2 to do", "  ○ a", "  ○ b", "s2", "  nothing projected yet"]
 
 
 async def test_a_row_of_another_type_is_reported_and_the_others_go_on(
@@ -123,7 +138,43 @@ async def test_a_row_of_another_type_is_reported_and_the_others_go_on(
     await redis.set((await client.keys()).row("bad"), "not a hash")
     command = operator(redis_url, namespace)
     async with working(redis_url, namespace), running(command, "watch", "bad", "s2") as watch:
-        assert (await says(watch, 1))[0]["sessionId"] == "s2"
+        await watch.says("s2  nothing projected yet")
         await watch.says("no hash")
         await SessionLog(client, "s2").append(*todos("a"))
-        assert (await says(watch, 2))[1]["seq"] == 0
+        await watch.says("s2  0/1")
+
+
+async def test_on_a_terminal_lists_are_drawn_anew_and_what_stood_there_comes_back(
+    own_server: Server, namespace: str
+) -> None:
+    command = operator(own_server.url, namespace)
+    async with (
+        on_terminal(command, "watch", "s1", "s2", width=40, height=20) as (watch, terminal),
+        working(own_server.url, namespace),
+    ):
+        await terminal.says("nothing projected yet")
+        await terminal.says("live")
+        async with connect(own_server.url, namespace=namespace) as client:
+            await SessionLog(client, "s1").append(*todos("work", status="in_progress"))
+        await terminal.says("● work")
+        own_server.kill()
+        await terminal.says("reconnecting since ")
+        await terminal.says("redis at 127.0.0.1:")
+        watch.send(signal.SIGINT)
+        assert await watch.ended(within=5) == 0
+        assert terminal.shown.count("\x1b[?1049h") == terminal.shown.count("\x1b[?1049l") == 1
+        assert "● work" in terminal.shown.partition("\x1b[?1049l")[2]  # the last of it stays
+        assert "\x1b[2J" not in terminal.shown.partition("\x1b[?1049h")[2].partition("● work")[2]  # nothing flickers
+
+
+async def test_a_reader_that_leaves_ends_it_without_a_word(redis_url: str, namespace: str, client: Client) -> None:
+    command = operator(redis_url, namespace)
+    async with command.started("watch", "--json", "s1") as process, working(redis_url, namespace):
+        assert process.stdout
+        assert process.stderr
+        await process.stdout.readline()
+        process.stdout._transport.close()  # type: ignore[attr-defined]  # what `| head -1` does
+        await SessionLog(client, "s1").append(*todos("a"))
+        await SessionLog(client, "s1").append(*todos("b"))
+        await eventually(lambda: process.returncode is not None)
+        assert await process.stderr.read() == b""

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from todo_projection import frames, keeping, looking, process, repairing
+from todo_projection import frames, keeping, looking, process, repairing, watching
 from todo_projection import up as everything
 from todo_projection.child import NotStarted
 from todo_projection.embedded import NoServer
@@ -15,14 +15,12 @@ from todo_projection.flags import with_settings
 from todo_projection.output import open_console, print_json, print_view, start_logging
 from todo_projection.sessions import Query, Sort, read_sessions
 from todo_projection.settings import InvalidSetting, Settings
-from todo_projection.signals import stopping
 from todo_projection.state import State
 from todo_projection.status import read_status
-from todo_projection.store import NoAnswer, ask, open_store
+from todo_projection.store import NoAnswer, ask
 from todo_projection.tables import sessions_table, status_view
 from todo_projection.unit import InvalidUnit, mounted_units
-from todo_projection.watch import Followed, read_baselines
-from todo_write.events import InvalidSession, check_session
+from todo_write.events import InvalidSession
 from todo_write.log import LayoutMismatch
 
 app = typer.Typer(
@@ -37,6 +35,7 @@ app = typer.Typer(
 app.add_typer(looking.app)
 app.add_typer(repairing.app)
 app.add_typer(keeping.app)
+app.add_typer(watching.app)
 
 
 @app.command(epilog=notes("up", codes="0 ended by Ctrl-C or SIGTERM, 1 a part of it failed, 2 wrong setting or layout"))
@@ -156,52 +155,10 @@ def status(
         end(NO, "\n".join(unwell))
 
 
-@app.command(
-    epilog=notes("watch s1 s2", "watch --once s1", codes=f"0 ended by Ctrl-C or SIGTERM, {READING} (--once only)")
-)
-@with_settings("log_level")
-def watch(
-    settings: Settings,
-    watched: Annotated[list[str], typer.Argument(metavar="SESSION")],
-    once: Annotated[bool, typer.Option("--once", help="Print the values as they are now, and end.")] = False,
-    json: Json = False,  # noqa: ARG001  all it prints for now is JSON
-) -> None:
-    """Follow sessions: JSON lines, first each session's values, then every change as it is published.
-
-    While redis is away it waits, and says so on standard error.
-    """
-    start_logging(settings.log_level)
-    for session in watched:
-        check_session(session)
-    asyncio.run(_watch_once(settings, watched) if once else _watch(settings, watched))
-
-
 @app.command(epilog=notes("schema frame", codes="0 printed, 2 wrong usage"))
 def schema(shape: Annotated[frames.ShapeName, typer.Argument(help="What is published, stored, or paged.")]) -> None:
     """Print the JSON Schema of a published frame, of a session's baseline, or of a page of its history."""
     print_json(frames.schema(shape), indented=True)
-
-
-async def _watch(settings: Settings, watched: list[str]) -> None:
-    with stopping() as stop:
-        async with open_store(settings, stop.asked, create=False) as store:
-            if store is None:
-                return
-            followed = Followed(store, settings, stop.asked)
-            try:
-                followed.add(*watched)
-                async for update in followed.updates():
-                    print_json(update)
-            finally:
-                await followed.aclose()
-
-
-async def _watch_once(settings: Settings, watched: list[str]) -> None:
-    found, broken = await ask(settings, lambda store: read_baselines(store, watched))
-    for baseline in found:
-        print_json(baseline)
-    if broken:
-        end(NO, "\n".join(broken))
 
 
 def main() -> None:

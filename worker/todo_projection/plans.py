@@ -5,17 +5,18 @@ from collections.abc import Iterable
 import msgspec
 
 from todo_projection.board import Board
-from todo_projection.frames import Baseline, Deleted, Frame
+from todo_projection.frames import Deleted, Frame
 from todo_projection.sessions import Entry, Listing
 from todo_projection.settings import Settings
 from todo_projection.state import judge
+from todo_projection.subscription import Snapshot
 from todo_write.events import Todo
 
 TODOS = "todos"
 
 decode_todos = msgspec.json.Decoder(list[Todo] | None).decode
 
-Update = Baseline | Frame | Deleted
+Update = Snapshot | Frame | Deleted
 
 
 class Plans:
@@ -38,10 +39,12 @@ class Plans:
 
     def take(self, update: Update, now: int) -> None:
         """Take what was published, seen at ``now`` (epoch ms, the server's clock)."""
-        if isinstance(update, Deleted):
+        if isinstance(update, Snapshot):
+            self._seq.pop(update.session, None)  # whatever frames said: the next look brings what is stored
+        elif isinstance(update, Deleted):
             self._entries.pop(update.session_id, None)
             self._seq.pop(update.session_id, None)
-        elif isinstance(update, Frame) and update.key == TODOS:
+        elif update.key == TODOS:
             before = self._entries.get(update.session_id)
             board = moved((before and before.board) or Board(), decode_todos(update.value), update.time)
             self._seq[update.session_id] = update.epoch, update.seq

@@ -7,17 +7,17 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from todo_projection.board import Board
-from todo_projection.frames import Baseline, Deleted, Frame
-from todo_projection.plain import plain
-from todo_projection.plans import TODOS, Plans, decode_todos, moved
+from todo_projection.checklist import badge, line
+from todo_projection.plans import Plans
 from todo_projection.retry import patiently
 from todo_projection.sessions import Listing, Query, read_sessions
 from todo_projection.settings import Settings
 from todo_projection.status import Status, read_status
 from todo_projection.store import Store
-from todo_projection.tables import backlog_text, progress, sessions_table
-from todo_projection.watch import Followed
+from todo_projection.subscriber import State, Subscriber, Subscription
+from todo_projection.subscriber import Status as Trust
+from todo_projection.tables import backlog_text, sessions_table
+from todo_write.log import connect
 
 LOOK_S = 2.0
 DRAW_S_MIN = 0.1
@@ -35,23 +35,22 @@ class Screen:
         self._settings = settings
         self._stop = stop
         self._plans = Plans(settings)
-        self._followed = Followed(store, settings, stop)
+        self._trust: Trust | None = None
         self._status: Status | None = None
         self._clock = (0, 0.0)  # the server's, and ours at the same moment
         self._changed = asyncio.Event()
 
     async def show(self) -> None:
         """Look, follow and draw; raises what is a mistake of ours."""
-        try:
+        async with connect(self._settings) as client, Subscriber(client) as subscriber:
+            followed = subscriber.subscription()
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._look())
-                tasks.create_task(self._follow())
+                tasks.create_task(self._look(followed))
+                tasks.create_task(self._follow(followed))
                 if self._console.is_terminal:
                     tasks.create_task(self._draw())
-        finally:
-            await self._followed.aclose()
 
-    async def _look(self) -> None:
+    async def _look(self, followed: Subscription) -> None:
         while True:
             found = await patiently(self._read, address=self._store.address, stop=self._stop)
             if found is None:
@@ -59,7 +58,9 @@ class Screen:
             listing, self._status = found
             self._clock = listing.now, time.monotonic()
             self._plans.relist(listing)
-            self._followed.add(*(entry.session_id for entry in listing.sessions))
+            listed = {entry.session_id for entry in listing.sessions}
+            followed.drop(*(followed.sessions - listed))
+            followed.add(*sorted(listed))
             self._changed.set()
             await asyncio.sleep(LOOK_S)
 
@@ -71,9 +72,12 @@ class Screen:
         query = Query(stuck_ms=settings.stuck_ms, quiet_ms=settings.quiet_ms, limit=limit)
         return await read_sessions(wire, keys, query), await read_status(wire, keys, beat_ms=settings.beat_ms)
 
-    async def _follow(self) -> None:
-        async for update in self._followed.updates():
-            self._plans.take(update, self._now())
+    async def _follow(self, followed: Subscription) -> None:
+        async for update in followed:
+            if isinstance(update, Trust):
+                self._trust = update
+            else:
+                self._plans.take(update, self._now())
             self._changed.set()
             if not self._console.is_terminal:
                 self._console.print(line(update))
@@ -97,23 +101,12 @@ class Screen:
             return Text("waiting for redis", "yellow")
         working = sum(worker.state == "working" for worker in self._status.workers)
         workers = Text(f"{working} workers" if working != 1 else "1 worker", "" if working else "red")
-        return workers.append(" · ").append(f"backlog: {backlog_text(self._status)}")
+        foot = workers.append(" · ", "").append(f"backlog: {backlog_text(self._status)}", "")
+        if self._trust is not None and self._trust.state is not State.LIVE:
+            foot.append(" · ").append_text(badge(self._trust))
+        return foot
 
     def _now(self) -> int:
         """The server's clock (epoch ms)."""
         server, ours = self._clock
         return server + int((time.monotonic() - ours) * 1000)
-
-
-def line(update: Baseline | Frame | Deleted) -> str:
-    """What a session's plan is now, in one line."""
-    session = plain(update.session_id)
-    if isinstance(update, Deleted):
-        return f"{session}  deleted"
-    value = update.values.get(TODOS) if isinstance(update, Baseline) else update.value
-    if value is None:
-        return f"{session}  nothing projected yet"
-    if isinstance(update, Frame) and update.key != TODOS:
-        return f"{session}  {plain(update.key)} changed"
-    board = moved(Board(), decode_todos(value), 0)
-    return f"{session}  {progress(board)}  {plain(board.current or '')}".rstrip()

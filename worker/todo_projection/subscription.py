@@ -101,6 +101,11 @@ class Subscription:
         self._closed = True
         self._news.set()
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._closed
+
     def put(self, session: str, update: Snapshot | Published) -> None:
         """Give the reader an update of one of its sessions."""
         if session in self.sessions:

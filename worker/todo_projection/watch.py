@@ -1,125 +1,144 @@
-"""Following sessions: subscribe, wait for the confirmation, read the baseline, then frames as they are published.
-
-The plain attach rule: a session is read anew whenever its subscription is confirmed, so also after a lost connection.
-"""
+"""Watching sessions: a view that moves on a terminal, a line an update elsewhere, JSON lines for programs."""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
 
-from todo_projection.frames import Baseline, Frame, Published, Rev, decode_published
-from todo_projection.retry import patiently
+from todo_projection.background import end
+from todo_projection.checklist import Checklist, badge, line
+from todo_projection.frames import Baseline
+from todo_projection.output import print_json
+from todo_projection.plain import cut
 from todo_projection.row import CorruptRow
-from todo_projection.rows import read_baseline, read_row
+from todo_projection.rows import read_baseline
 from todo_projection.settings import Settings
 from todo_projection.store import Store
-from todo_projection.wire import CONNECT_TIMEOUT_S
-from todo_write.events import check_session
+from todo_projection.subscriber import Snapshot, State, Status, Subscription, Update, subscribe
+from todo_write.log import connect
 
-LISTEN_S = 0.25
+DRAW_S_MIN = 0.05
+DRAW_S_MAX = 1.0
+HEAD_ROWS = 2
+LIST_ROWS_MIN = 3  # a head, an item, an empty line
 
 logger = logging.getLogger(__name__)
 
-Order = tuple[int, int]
+
+class Watched:
+    """What a screen shows of some sessions; draws itself no higher than the console is."""
+
+    def __init__(self, sessions: Iterable[str]) -> None:
+        self.note = ""
+        self._lists = {session: Checklist(session) for session in sessions}
+        self._status: Status | None = None
+
+    def take(self, update: Update) -> None:
+        """Take an update."""
+        if isinstance(update, Status):
+            self._status = update
+            if update.state is State.LIVE:
+                self.note = ""
+            return
+        session = update.session if isinstance(update, Snapshot) else update.session_id
+        self._lists[session] = self._lists[session].after(update)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The state, and why it is not live; each list, or, where the console is too low for lists, a line of each."""
+        yield Text("connecting", "yellow") if self._status is None else badge(self._status)
+        yield Text(cut(self.note, options.max_width), "bright_black", no_wrap=True)
+        rows, lists = (options.height or console.height) - HEAD_ROWS, list(self._lists.values())
+        if len(lists) * LIST_ROWS_MIN > rows:
+            shown = lists if len(lists) <= rows else lists[: max(rows - 1, 0)]
+            for checklist in shown:
+                yield Text(cut(checklist.line(), options.max_width), no_wrap=True)
+            if len(shown) < len(lists):
+                yield Text(f"… {len(lists) - len(shown)} more", "bright_black")
+            return
+        heights = shares([checklist.height for checklist in lists], rows - len(lists) + 1)
+        for checklist, height in zip(lists, heights, strict=True):
+            yield msgspec.structs.replace(checklist, rows=height)
+            yield Text()
 
 
-class Followed:
-    """Sessions that are followed over one connection of their own; ``add`` more at any time. Close it when done."""
+class Note(logging.Handler):
+    """The last log line at the foot of what is shown, for as long as it is not live."""
 
-    def __init__(self, store: Store, settings: Settings, stop: asyncio.Event) -> None:
-        self._store = store
-        self._stop = stop
-        self._sessions: dict[bytes, str] = {}  # by channel
-        self._subscribed: set[bytes] = set()
-        self._held: dict[tuple[str, str], Order] = {}  # by session and key; key "" is what the baseline said of all
-        self._redis = Redis.from_url(
-            settings.redis_url,
-            protocol=2,
-            retry=Retry(NoBackoff(), 0),
-            socket_connect_timeout=CONNECT_TIMEOUT_S,
-            socket_keepalive=True,
-        )
-        self._pubsub: Any = None  # Any: redis-py leaves messages untyped
+    def __init__(self, watched: Watched) -> None:
+        super().__init__()
+        self._watched = watched
 
-    def add(self, *sessions: str) -> None:
-        """Follow these sessions too; each begins with its baseline. Raises InvalidSession."""
-        for session in sessions:
-            self._sessions[self._store.keys.channel(check_session(session)).encode()] = session
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one record."""
+        self._watched.note = record.getMessage()
 
-    async def updates(self) -> AsyncGenerator[Baseline | Published]:
-        """Baselines and what is published after them, until ``stop``; waits while the server is away, loudly."""
-        while not self._stop.is_set():
-            update = await patiently(self._next, address=self._store.address, stop=self._stop)
-            if update is not None:
-                yield update
 
-    async def aclose(self) -> None:
-        """Close the connection."""
-        if self._pubsub is not None:
-            await self._pubsub.aclose()
-        await self._redis.aclose()
-
-    async def _next(self) -> Baseline | Published | None:
+@asynccontextmanager
+async def following(settings: Settings, sessions: Sequence[str], stop: asyncio.Event) -> AsyncGenerator[Subscription]:
+    """The updates of these sessions until ``stop``, also while the server is away; raises LayoutMismatch."""
+    async with connect(settings) as client:
         try:
-            message = await self._listen()
-            if message is None:
-                return None
-            session = self._sessions[message["channel"]]
-            if message["type"] == "subscribe":
-                return await self._read(session)
-            return self._newer(session, message["data"])
-        except BaseException:
-            # Whatever was published while nobody listened is gone: subscribe anew, and read every baseline again.
-            self._subscribed.clear()
-            pubsub, self._pubsub = self._pubsub, None
-            if pubsub is not None:
-                await pubsub.aclose()
-            raise
+            await client.keys(create=False)
+        except (RedisError, OSError) as error:
+            logger.warning("redis at %s: %s; plans come when it does", client.address, error)
+        async with subscribe(client, *sessions) as plans:
+            ending = asyncio.create_task(_close(plans, stop))
+            try:
+                yield plans
+            finally:
+                await end(ending)
 
-    async def _listen(self) -> Any:
-        if self._pubsub is None:
-            self._pubsub = self._redis.pubsub()
-        new = self._sessions.keys() - self._subscribed
-        if new:
-            await self._pubsub.subscribe(*new)
-            self._subscribed |= new
-        if not self._subscribed:
-            await asyncio.sleep(LISTEN_S)
-            return None
-        return await self._pubsub.get_message(timeout=LISTEN_S)
 
-    async def _read(self, session: str) -> Baseline | None:
-        try:
-            row = await read_row(self._store.wire, self._store.keys, session)
-        except CorruptRow as error:
-            logger.error("%s; the others go on", error)  # noqa: TRY400  the message says it all
-            return None
-        for held in [held for held in self._held if held[0] == session]:
-            del self._held[held]
-        # From the row, not from the baseline: a tombstone's place is one too, and frames before it are old.
-        if row.position is not None:
-            self._held[session, ""] = row.position.epoch, 0 if row.rev is None else row.rev.n
-        return row.baseline(session)
+async def watch_json(settings: Settings, sessions: Sequence[str], stop: asyncio.Event) -> None:
+    """Print each update as it is published: baselines, frames, and the state with since when (epoch ms)."""
+    async with following(settings, sessions, stop) as plans:
+        async for update in plans:
+            print_json(published(update))
 
-    def _newer(self, session: str, raw: bytes) -> Published | None:
-        try:
-            published = decode_published(raw)
-            arrived = published.epoch, Rev.parse(published.rev).n
-        except (msgspec.MsgspecError, ValueError) as error:
-            logger.warning("session %r: a message on its channel is none of ours: %s", session, error)
-            return None
-        key = published.key if isinstance(published, Frame) else ""
-        held = max(self._held.get((session, key), (-1, 0)), self._held.get((session, ""), (-1, 0)))
-        if arrived <= held:
-            return None
-        self._held[session, key] = arrived
-        return published
+
+async def watch(settings: Settings, sessions: Sequence[str], console: Console, stop: asyncio.Event) -> None:
+    """Show plans on a console until ``stop``: redrawn on a terminal, a line an update elsewhere."""
+    if not console.is_terminal:
+        async with following(settings, sessions, stop) as plans:
+            async for update in plans:
+                console.print(line(update))
+        return
+    watched = Watched(sessions)
+    note = Note(watched)
+    logging.getLogger().addHandler(note)
+    try:
+        async with following(settings, sessions, stop) as plans:
+            await _draw(plans, watched, console)
+    finally:
+        logging.getLogger().removeHandler(note)
+    console.print(watched)
+
+
+def shares(needs: Sequence[int], rows: int) -> list[int]:
+    """How many rows each gets: what it needs where that is there, else what is left in equal parts."""
+    given, left = [0] * len(needs), rows
+    for rank, n in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
+        given[n] = min(needs[n], left // (len(needs) - rank))
+        left -= given[n]
+    return given
+
+
+def published(update: Update) -> Any:
+    """An update in the form in which it is published."""
+    match update:
+        case Snapshot(_, baseline):
+            return baseline
+        case Status():
+            return update._asdict()
+        case _:
+            return update
 
 
 async def read_baselines(store: Store, sessions: Iterable[str]) -> tuple[list[Baseline], list[str]]:
@@ -132,3 +151,23 @@ async def read_baselines(store: Store, sessions: Iterable[str]) -> tuple[list[Ba
         except CorruptRow as error:
             broken.append(str(error))
     return found, broken
+
+
+async def _close(plans: Subscription, stop: asyncio.Event) -> None:
+    await stop.wait()
+    plans.close()
+
+
+async def _draw(plans: Subscription, watched: Watched, console: Console) -> None:
+    """On the terminal's other screen, so that what stood there before comes back at the end."""
+    with Live(watched, console=console, screen=True, auto_refresh=False) as live:
+        while not plans.closed:
+            live.refresh()
+            await asyncio.sleep(DRAW_S_MIN)
+            try:
+                async with asyncio.timeout(DRAW_S_MAX):  # the terminal may have got another size
+                    updates = await plans.take()
+            except TimeoutError:
+                continue
+            for update in updates:
+                watched.take(update)
