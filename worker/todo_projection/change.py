@@ -121,7 +121,7 @@ def _change(
     rev = row.rev
     if told or not row.exists:
         rev = Rev(1 if rev is None else rev.n + 1, etag)
-    partial = row.partial and row.position is not None and row.position.epoch == position.epoch
+    partial = row.partial and (row.position is None or row.position.epoch == position.epoch)
     after = Row(etag, position, rev, {one.unit.key: one.cell for one in turned}, versions, partial)
     set, remove = _fields(row, after)
     return Change(

@@ -88,7 +88,7 @@ async def read_baseline(wire: Wire, keys: Keys, session: str) -> Baseline:
 def row_of(session: str, reply: Any) -> Row:
     """A row from a pipeline's reply, WRONG_TYPE for a key of another type; raises redis errors.
 
-    Of a row that can't be read only etag and rev are known: it is folded again, and its rev goes on rising.
+    Of a row that can't be read only etag, rev and adoption are known: it is folded again, its rev goes on rising.
     """
     if is_wrong_type(reply):
         return WRONG_TYPE
@@ -97,7 +97,7 @@ def row_of(session: str, reply: Any) -> Row:
         return decode_row(session, fields)
     except CorruptRow as error:
         logger.warning("%s; its units are folded again from the start of the log", error)
-        return Row(etag=_text(fields, b"etag"), rev=_rev(fields))
+        return Row(etag=_text(fields, b"etag"), rev=_rev(fields), partial=b"partial" in fields)
 
 
 def is_wrong_type(reply: Any) -> bool:

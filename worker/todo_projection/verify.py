@@ -72,12 +72,14 @@ class Verifier:
 
     async def lost(self) -> list[Finding]:
         """Of the sessions verified so far those that are behind, and that nothing in their feed points at."""
-        return [self._broken(look) for look in await self._suspects.judge()]
+        return [self._broken(look) for look in await self._suspects.judge() if look.foldable]
 
     async def _verify(self, look: Look) -> Finding:
         for _ in range(STEADY_TRIES_MAX):
             if look.standing not in (Standing.EVEN, Standing.BEHIND):
                 return self._broken(look)
+            if not look.foldable:
+                return await self._foreign(look)
             if look.row is None or not look.versions:
                 return Finding(look.session, sound=True, why="nothing of it is folded yet")
             finding = await self._compare(look)
@@ -100,13 +102,25 @@ class Verifier:
             differences = self._cells(row, folds) | await self._indexes(row, session)
         except Gap as gap:
             row_now = await read_row(self._wire, self._keys, session)
-            return _unfoldable(session, row, gap) if row_now.etag == row.etag else None
+            return Finding(session, sound=False, why=f"can't be folded: {gap}") if row_now.etag == row.etag else None
         except _Moved:
             return None
         if not differences:
             return Finding(session, sound=True, why=f"equal at {row.position}")
         why = f"{len(differences)} of its values, or what indexes say, are not those of its log at {row.position}"
         return Finding(session, False, why, differences, repair=self._anew(look))
+
+    async def _foreign(self, look: Look) -> Finding:
+        """The finding of a log that can't be folded: sound when the row's marks say so."""
+        try:
+            cells = (await read_row(self._wire, self._keys, look.session)).cells
+        except CorruptRow as error:
+            return Finding(look.session, sound=False, why=str(error))
+        why = f"its log is foreign: {look.foreign}"
+        if cells and all(cell.mark is not None for cell in cells.values()):
+            return Finding(look.session, sound=True, why=f"{why}, as its marks say")
+        adopt = f"`rebuild --session {look.session} --partial` takes what is there"
+        return Finding(look.session, sound=False, why=f"{why}; {adopt}")
 
     def _anew(self, look: Look) -> Repair:
         return Repair(look, {**look.versions, **self._versions})
@@ -164,18 +178,12 @@ class _Moved(Exception):
     """The row was written between two reads."""
 
 
-def _unfoldable(session: str, row: Row, gap: Gap) -> Finding:
-    marked = bool(row.cells) and all(cell.mark is not None for cell in row.cells.values())
-    told = ", as its marks say" if marked else f"; `rebuild --session {session} --partial` takes what is left of it"
-    return Finding(session, sound=marked, why=f"can't be folded: {gap}{told}")
-
-
 def _shown(cell: Cell | None) -> str:
     if cell is None:
         return "nothing"
     raw = cell.value if cell.state is None else cell.value + b", state " + cell.state
     mark = "" if cell.mark is None else f", marked since {cell.mark.since}: {cell.mark.seq}: {cell.mark.reason}"
-    return f"{raw.decode('utf-8', 'replace')} of {cell.at or 'no event'}{mark}"
+    return f"{raw.decode('utf-8', 'replace')} of {cell.at or 'no event'}, version {cell.version}{mark}"
 
 
 def _marks_of(row: Row) -> bytes | None:
