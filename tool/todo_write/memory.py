@@ -155,7 +155,9 @@ def _changes(change: Change) -> tuple[str, ...]:
         case Create():
             return ()
         case Update():
-            return tuple(f"{change.id} {name}" for name in ("status", "subject") if getattr(change, name) is not None)
+            is_deleted = change.status == "deleted"  # nothing of the task is open to change any more
+            names = ("status", "subject")
+            return tuple(f"{change.id} {name}" for name in names if is_deleted or getattr(change, name) is not None)
 
 
 def _without(change: Change, changed: set[str]) -> Change | None:
@@ -168,4 +170,4 @@ def _without(change: Change, changed: set[str]) -> Change | None:
         case Update():
             status = None if f"{change.id} status" in changed else change.status
             subject = None if f"{change.id} subject" in changed else change.subject
-            return Update(change.id, status, subject)
+            return None if status is None and subject is None else Update(change.id, status, subject)
