@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from todo_write.report import FileReport
 
 app = typer.Typer(
+    name="todo-write",
+    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     help="Keep the plan of an agent's session: the todo_write tool, and the log it writes.",
     epilog="Exit codes: 0 done, 1 refused for what was sent, 2 not saved, or a bad setting or argument.",
 )
