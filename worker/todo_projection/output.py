@@ -36,6 +36,11 @@ def print_json(value: Any, *, indented: bool = False) -> None:
     if console.is_terminal:
         console.print(_highlight(Text(escaped(raw.decode()))), soft_wrap=True)
         return
+    print_line(raw)
+
+
+def print_line(raw: bytes) -> None:
+    """A line of bytes as they are, at once, for the program that reads them."""
     sys.stdout.buffer.write(raw + b"\n")
     sys.stdout.buffer.flush()
 

@@ -8,9 +8,9 @@ from rich.console import Group
 
 from todo_projection import watch as views
 from todo_projection.checklist import Checklist
-from todo_projection.ending import NO, READING, Json, end, notes
+from todo_projection.ending import NO, READING, USAGE, Json, end, notes
 from todo_projection.flags import with_settings
-from todo_projection.output import open_console, print_json, print_view, start_logging
+from todo_projection.output import open_console, print_json, print_line, print_view, start_logging
 from todo_projection.settings import Settings
 from todo_projection.signals import stopping
 from todo_projection.store import ask
@@ -48,6 +48,41 @@ def watch(
     if json or not console.is_terminal:
         start_logging(settings.log_level)
     asyncio.run(_watch(settings, sessions, json=json))
+
+
+@app.command(
+    epilog=notes(
+        "acp s1",
+        "acp s1 --acp-session sess_abc123",
+        codes="0 ended by Ctrl-C or SIGTERM, 2 wrong usage, setting or layout, or the extra is missing",
+    )
+)
+@with_settings("log_level")
+def acp(
+    settings: Settings,
+    session: Annotated[str, typer.Argument(metavar="SESSION")],
+    acp_session: Annotated[
+        str | None, typer.Option(metavar="ID", help="The session as the ACP client names it, if not by ours.")
+    ] = None,
+) -> None:
+    """Print the plan of a session as ACP notifications, a JSON-RPC line each: once now, then whenever it is another.
+
+    For an ACP client's input: session/update with the whole plan, an empty one when there is none.
+    """
+    try:
+        from todo_projection import acp as bridge  # noqa: PLC0415  an extra: the other commands run without it
+    except ModuleNotFoundError as missing:
+        end(USAGE, f"{missing.name} is not installed: pip install 'todo-projection[acp]'")
+    check_session(session)
+    start_logging(settings.log_level)
+
+    async def forward() -> None:
+        with stopping() as stop:
+            async with views.following(settings, [session], stop.asked) as plans:
+                async for sent in bridge.notifications(plans):
+                    print_line(bridge.encode(sent.model_copy(update={"session_id": acp_session or session})))
+
+    asyncio.run(forward())
 
 
 async def _watch(settings: Settings, sessions: list[str], *, json: bool) -> None:
