@@ -6,7 +6,7 @@ READY := .venv/.ready
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench fmt lock
+.PHONY: help up test check bench chaos fmt lock
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
@@ -29,6 +29,12 @@ check: $(READY) ## What CI checks besides the tests: format, lint, types, floors
 
 bench: $(READY) ## The benchmark, beside the usual loop in the same run; ARGS="…" are passed on
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+
+chaos: SEEDS ?= 1 2 3
+chaos: STEPS ?= 100
+chaos: SERVERS ?= embedded
+chaos: $(READY) ## Processes that die, servers that fail, and what is lost; SEEDS="1 2" STEPS=100 SERVERS="redis:7.0 embedded"
+	PYTHONPATH=tests $(BIN)/python -m chaos --seeds "$(SEEDS)" --steps $(STEPS) --servers "$(SERVERS)"
 
 fmt: $(READY) ## Format, and mend what the linter can mend
 	$(BIN)/ruff format

@@ -146,7 +146,7 @@ class ProcessServer(Server):
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  no threads hold locks at this point, and it only calls prctl
+                preexec_fn=die_with_parent,  # noqa: PLW1509  no threads hold locks at this point, and it only calls prctl
             )
 
     def _freeze(self) -> None:
@@ -213,7 +213,8 @@ class DockerServer(Server):
         return self._container.get_wrapped_container()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """In a child, before its program: the kernel kills it when this process ends, however it ends."""
     if sys.platform == "linux":
         pr_set_pdeathsig: Any = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

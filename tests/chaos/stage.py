@@ -1,0 +1,112 @@
+"""One server and what stands in it, looked at and struck without the code under test."""
+
+import json
+import random
+import secrets
+from pathlib import Path
+from typing import Any, Self
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ConstantBackoff
+
+import todo_write
+from chaos.script import NAMESPACE, PARTITIONS
+from oracle import Entries
+from servers import Server
+from todo_write.events import GROUP, Keys
+
+APPEND = (Path(todo_write.__file__).parent / "append.lua").read_text()
+UNSOUND: list[dict[str, Any]] = [
+    {"todos": "none"},
+    {"todos": [{"content": "", "status": "pending"}]},
+    {"todos": [{"content": "a", "status": "pending"}, {"content": "a", "status": "pending"}]},
+    {"todos": [{"content": "a", "status": "soon"}]},
+]
+
+
+class Stage:
+    """``redis`` answers in bytes and repeats what is harmless to repeat: nothing else is asked of it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.keys = Keys(NAMESPACE, PARTITIONS)
+        self.feeds = [self.keys.feed(partition) for partition in range(PARTITIONS)]
+        retry = Retry(ConstantBackoff(0.1), 100)
+        # Any: redis-py types its answers for str and bytes alike.
+        self.redis: Any = Redis.from_url(server.url, socket_timeout=5, retry=retry)
+        self.cut: dict[str, Entries] = {}  # what was trimmed off a log
+        self.poisoned = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.redis.aclose()
+
+    async def log(self, session: str) -> Entries:
+        """The log as it stands."""
+        return _entries(await self.redis.xrange(self.keys.log(session)))
+
+    async def row(self, session: str) -> dict[str, str]:
+        """The stored row."""
+        found = await self.redis.hgetall(self.keys.row(session))
+        return {name.decode(): raw.decode() for name, raw in found.items()}
+
+    async def tail(self, session: str) -> tuple[str, str] | None:
+        """Position and op of the log's last event."""
+        found = await self.redis.xrevrange(self.keys.log(session), count=1)
+        return (found[0][0].decode(), found[0][1][b"op"].decode()) if found else None
+
+    async def marked(self) -> set[str]:
+        """The sessions that indexes call stale."""
+        found = [await self.redis.hkeys(self.keys.stale(partition)) for partition in range(PARTITIONS)]
+        return {name.decode() for names in found for name in names}
+
+    async def backlog(self) -> int:
+        """Pointers that stand in feeds."""
+        return sum([await self.redis.xlen(feed) for feed in self.feeds])
+
+    async def consumers(self) -> set[str]:
+        """Everybody the groups know."""
+        found: set[str] = set()
+        for feed in self.feeds:
+            if await self.redis.exists(feed) and await self.redis.xinfo_groups(feed):
+                found |= {one["name"].decode() for one in await self.redis.xinfo_consumers(feed, GROUP)}
+        return found
+
+    async def poison(self, pick: random.Random, session: str) -> None:
+        """An event no writer of ours would write, appended by the script itself."""
+        data, op = pick.choice(UNSOUND), secrets.token_hex(4)
+        names = [self.keys.log(session), self.keys.feed(self.keys.partition(session)), self.keys.row(session)]
+        expected: tuple[str, str] = await self.tail(session) or ("new", "")
+        answer = [b"moved", *expected]
+        while answer[0] == b"moved":  # the same op throughout: what landed is not appended again
+            event = ("todo/write", 1, json.dumps({**data, "name": f"poison/{op}"}))
+            answer = await self.redis.eval(APPEND, 3, *names, session, *answer[1:3], op, *event)
+        self.poisoned += answer[0] in (b"ok", b"landed")
+
+    async def trim(self, session: str) -> int:
+        """Cut what is folded off a log's start, but for the last event; how many went."""
+        row, log = await self.row(session), await self.log(session)
+        folded = [entry for entry in log if row and _order(entry[0]) <= _order(row["pos"])]
+        cut = folded[: min(len(folded), len(log) - 1)]
+        known = self.cut.setdefault(session, [])
+        if cut:
+            known += [entry for entry in cut if not known or _order(entry[0]) > _order(known[-1][0])]
+            await self.redis.xtrim(self.keys.log(session), minid=f"{_next(cut[-1][0])}", approximate=False)
+        return len(cut)
+
+
+def _entries(found: Any) -> Entries:
+    return [(id.decode(), {name.decode(): raw.decode() for name, raw in fields.items()}) for id, fields in found]
+
+
+def _order(position: str) -> tuple[int, int]:
+    epoch, seq = position.split("-")
+    return int(epoch), int(seq)
+
+
+def _next(position: str) -> str:
+    epoch, seq = _order(position)
+    return f"{epoch}-{seq + 1}"
