@@ -1,6 +1,7 @@
 """``make bench``: how fast a worker drains a backlog, beside what a team would use instead, in the same run."""
 
 import asyncio
+import pstats
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from bench.backlog import load_logs, load_stream
 from bench.check import Truth, Undone, check_plans, check_rows
-from bench.contenders import CONTENDERS, Contender
+from bench.contenders import CONTENDERS, OURS, Contender
 from bench.hook import show_waits
 from bench.host import describe, own_server
 from bench.measure import Job, Measurement
@@ -25,6 +26,7 @@ from todo_write.events import Keys
 
 FOLDER = Path(".bench")
 DRAIN_S_MAX = 300.0
+PROFILE_LINES = 40
 
 console = Console()
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -108,6 +110,13 @@ async def _bench(
     return Result(started, machine, cases, {title(case): figures_of(case) for case in cases}, skipped)
 
 
+async def _profile(mix: Mix, sessions: int, events: int, image: str, path: Path) -> None:
+    async with own_server(image) as url:
+        await asyncio.to_thread(Run(url, [OURS]).drain, OURS, mix, sessions, events, str(path))
+    pstats.Stats(str(path)).strip_dirs().sort_stats("tottime").print_stats(PROFILE_LINES)
+    console.print(f"processor time by function, also in {path}: python -m pstats {path}")
+
+
 @app.command(epilog="Example: make bench ARGS='--mix real --sessions 1000 --rounds 5'")
 def main(
     mix: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(MIXES)}; repeatable.")] = None,
@@ -119,6 +128,9 @@ def main(
     ] = None,
     image: Annotated[str, typer.Option(help="Run the server from this Docker image, say redis:8.0.")] = "",
     json: Annotated[Path | None, typer.Option(help="Where the result goes; default: a new file in .bench/.")] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="Profile one drain by the worker into this file instead.")
+    ] = None,
     *,
     quick: Annotated[bool, typer.Option(help="Real mix, 1 000 sessions, 50 000 events, 3 rounds.")] = False,
 ) -> None:
@@ -132,12 +144,15 @@ def main(
     unknown = set(mix or ()) - set(MIXES)
     if unknown:
         raise typer.BadParameter(f"no mix {', '.join(sorted(unknown))}; there are {', '.join(MIXES)}")
+    mixes = [MIXES[name] for name in mix or ("real", "heavy")]
+    counts = sessions or [1000, 60_000]
+    if profile:
+        asyncio.run(_profile(mixes[0], counts[0], events, image, profile))
+        return
     legend(console, [contender.name for contender in chosen])
     for name, why in skipped.items():
         console.print(f"  {name:<17} [yellow]skipped: {why}[/]", highlight=False)
-    mixes = [MIXES[name] for name in mix or ("real", "heavy")]
     try:
-        counts = sessions or [1000, 60_000]
         result = asyncio.run(_bench(mixes, counts, events, rounds, image, chosen, skipped, waits=not only))
     except Undone as undone:
         console.print(f"[red]failed:[/] {undone}", highlight=False)
