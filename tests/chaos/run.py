@@ -79,7 +79,7 @@ async def run(plan: Plan, server: Server, folder: Path, tell: Tell) -> Totals:
             await blows.calm()
         finally:
             blows.end()
-        await cast.dismiss(Role.WRITER)
+        totals.verdict.wrong += await cast.dismiss(Role.WRITER)
         await _settle(stage, cast, totals)
         ledger = Ledger(actor.file for actor in (*cast.ended, *cast.actors) if actor.role is Role.WRITER)
         verdict = await judge(stage, ledger, blows.deleted)
@@ -88,7 +88,7 @@ async def run(plan: Plan, server: Server, folder: Path, tell: Tell) -> Totals:
         totals.calls.update(
             {outcome: ledger.count(outcome) for outcome in ("accepted", "unknown", "refused", "rewound")}
         )
-        await cast.dismiss(Role.WORKER)
+        verdict.wrong += await cast.dismiss(Role.WORKER)
         return totals
 
 
