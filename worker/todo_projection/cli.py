@@ -1,7 +1,7 @@
 """``todo-projection``: the operator's side, from the command line."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.text import Text
@@ -9,10 +9,11 @@ from rich.text import Text
 from todo_projection import frames, keeping, looking, process, repairing, watching
 from todo_projection import up as everything
 from todo_projection.child import NotStarted
+from todo_projection.declarations import declarations
 from todo_projection.embedded import NoServer
 from todo_projection.ending import NO, NO_ANSWER, READING, USAGE, Json, end, notes, say
 from todo_projection.flags import with_settings
-from todo_projection.output import open_console, print_json, print_view, start_logging
+from todo_projection.output import open_console, print_json, print_line, print_view, start_logging
 from todo_projection.sessions import Query, Sort, read_sessions
 from todo_projection.settings import InvalidSetting, Settings
 from todo_projection.state import State
@@ -155,10 +156,18 @@ def status(
         end(NO, "\n".join(unwell))
 
 
-@app.command(epilog=notes("schema frame", codes="0 printed, 2 wrong usage"))
-def schema(shape: Annotated[frames.ShapeName, typer.Argument(help="What is published, stored, or paged.")]) -> None:
+@app.command(epilog=notes("schema frame", "schema typescript > frames.d.ts", codes="0 printed, 2 wrong usage"))
+def schema(
+    shape: Annotated[
+        Literal["frame", "baseline", "page", "typescript"],
+        typer.Argument(help="What is published, stored, or paged; or all of them as TypeScript."),
+    ],
+) -> None:
     """Print the JSON Schema of a published frame, of a session's baseline, or of a page of its history."""
-    print_json(frames.schema(shape), indented=True)
+    if shape == "typescript":
+        print_line(declarations().encode().rstrip())
+    else:
+        print_json(frames.schema(shape), indented=True)
 
 
 def main() -> None:
