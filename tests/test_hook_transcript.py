@@ -66,6 +66,16 @@ class TestTranscript:
         assert after[: len(before)] == before
         assert [type for type, _ in after[len(before) :]] == ["turn/end", "todo/write"]
 
+    async def test_a_transcript_that_lags_behind_the_hooks_takes_nothing_back(
+        self, tell: Bring, log: Log, file: Path
+    ) -> None:
+        await tell(told("UserPromptSubmit", "t-1"), *from_transcript(TASKS, ["k1", "k2", "k3", "k4", "k8"]))
+        lines = TASKS.read_text().splitlines(keepends=True)
+        for length in (7, 9):
+            file.write_text("".join(lines[:length]))
+            await tell(told("Stop", "t-1", transcript_path=str(file)))
+        assert (await log.types("t-1"))[-1] == "turn/end"
+
     async def test_a_transcript_that_grows_is_read_on_wherever_it_was_cut(
         self, tell: Bring, log: Log, file: Path
     ) -> None:

@@ -277,6 +277,33 @@ class TestCatchingUp:
         assert read.todos is None
         assert catch_up(read.memory, Reading(calls[cut:], PLACE), settled=True).todos is None
 
+    def test_a_missed_call_leaves_what_later_ones_changed_though_the_transcript_does_not_hold_them_yet(self) -> None:
+        made, begun, done = (
+            Call("1", Create("a", "1")),
+            Call("2", Update("1", "in_progress", "b")),
+            Call("3", Update("1", "completed")),
+        )
+        memory, _ = bring(Memory(), [made, done])
+        assert list_of(catch_up(memory, Reading([made, begun], PLACE))) == [("b", "completed")]
+        all_known, _ = bring(Memory(), [made, begun, done])
+        lagging = catch_up(all_known, Reading([made], PLACE)).memory
+        assert catch_up(lagging, Reading([begun], PLACE)).todos is None
+
+    def test_a_hook_that_comes_after_the_reading_that_took_its_call_gives_nothing_new(self) -> None:
+        begun = [Call("1", Create("a", "1")), Call("2", Update("1", "in_progress")), Call("3", Update("1", "pending"))]
+        memory = catch_up(Memory(), Reading(begun, PLACE)).memory
+        assert take(memory, begun[1]) == Taken(memory, None)
+
+    def test_a_task_whose_end_is_known_does_not_come_back(self) -> None:
+        ended = Call("end", Update("1", "deleted"))
+        memory = Memory(calls=(Known("end", ("1 status", "1 subject")),))  # its beginning is past the bound
+        assert catch_up(memory, Reading([Call("begin", Create("a", "1")), ended], PLACE)).todos is None
+
+    def test_a_missed_task_does_not_hide_a_list_that_came_later(self) -> None:
+        memory = take(Memory(), Call("list", Whole((Todo("x", "pending"),)))).memory
+        missed = catch_up(memory, Reading([Call("1", Create("a", "1"))], PLACE))
+        assert (missed.todos, missed.memory.tasks) == (None, (Task("1", "a"),))
+
     def test_a_missed_list_counts_unless_a_later_one_is_known(self) -> None:
         one, two = (Call(name, Whole((Todo(name, "pending"),))) for name in ("one", "two"))
         assert list_of(catch_up(Memory(), Reading([one, two], PLACE))) == [("two", "pending")]
