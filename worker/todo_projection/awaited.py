@@ -39,10 +39,10 @@ class Awaited:
     async def wait(self, *, left_max: int = 0, beat_ms: int, told: Callable[[], None]) -> bool:
         """Return once at most so many are left; False when no worker is beating, so that nothing moves.
 
-        ``told`` is called after each look. A worker may be missing for as long as one that has died is not noticed.
+        ``told`` is called after each look. One may be missing for as long as it takes to notice that it has died.
         """
         clock = asyncio.get_running_loop().time
-        patience_s, worked_at = beat_ms * BEATS_MISSED_MAX / 1000, float("-inf")
+        patience_s, worked_at = beat_ms * BEATS_MISSED_MAX / 1000, clock()
         while len(self) > left_max:
             await self.look()
             told()
