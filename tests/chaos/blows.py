@@ -6,16 +6,19 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from chaos.cast import Actor, Cast, Role
-from chaos.script import MORTAL, NAMESPACE, PARTITIONS, SESSIONS, STEADY, TRIMMED
+from chaos.actor import Actor, Role
+from chaos.cast import Cast
+from chaos.script import MORTAL, NAMESPACE, PARTITIONS, SESSIONS, TRIMMED
 from chaos.stage import Stage
+from todo_write.events import GROUP
 from todo_write.log import NotSaved, OutcomeUnknown, SessionLog, connect
 
 WEIGHTS = {
     "kill a worker": 4,
     "stop a worker": 3,
+    "end a worker": 2,
     "kill a writer": 3,
     "kill a viewer": 1,
     "stop a viewer": 1,
@@ -25,12 +28,12 @@ WEIGHTS = {
     "restart the server": 1,
     "forget scripts": 2,
     "delete a feed": 1,
+    "destroy a group": 1,
     "fill the server": 2,
     "trim a log": 3,
     "delete a session": 4,
     "poison a session": 3,
 }
-KILLS = frozenset(name for name in WEIGHTS if name.startswith("kill"))
 
 
 class Blows:
@@ -43,6 +46,7 @@ class Blows:
         self._blows: dict[str, Callable[[], Awaitable[str]]] = {
             "kill a worker": lambda: self._kill(Role.WORKER),
             "stop a worker": lambda: self._stop(Role.WORKER),
+            "end a worker": self._end,
             "kill a writer": lambda: self._kill(Role.WRITER),
             "kill a viewer": lambda: self._kill(Role.VIEWER),
             "stop a viewer": lambda: self._stop(Role.VIEWER),
@@ -52,6 +56,7 @@ class Blows:
             "restart the server": self._restart,
             "forget scripts": self._forget_scripts,
             "delete a feed": self._delete_feed,
+            "destroy a group": self._destroy_group,
             "fill the server": self._fill,
             "trim a log": self._trim,
             "delete a session": self._delete_session,
@@ -90,6 +95,12 @@ class Blows:
         await self._cast.start(role, victim.place)
         return victim.name
 
+    async def _end(self) -> str:
+        victim = self._cast.pick(self._pick, Role.WORKER)
+        await self._cast.dismiss(victim)
+        await self._cast.start(Role.WORKER, victim.place)
+        return victim.name
+
     async def _stop(self, role: Role) -> str:
         victim, seconds = self._cast.pick(self._pick, role), self._pick.uniform(0.5, 3.0)
         victim.send(signal.SIGSTOP)
@@ -124,6 +135,12 @@ class Blows:
         await self._stage.redis.delete(self._stage.feeds[partition])
         return f"of partition {partition}"
 
+    async def _destroy_group(self) -> str:
+        partition = self._pick.randrange(PARTITIONS)
+        with suppress(ResponseError):  # no feed at the moment
+            await self._stage.redis.xgroup_destroy(self._stage.feeds[partition], GROUP)
+        return f"of partition {partition}"
+
     async def _fill(self) -> str:
         seconds, redis = self._pick.uniform(0.3, 2.0), self._stage.redis
         await redis.config_set("maxmemory", "1")
@@ -148,10 +165,11 @@ class Blows:
                 return f"{session}: {type(error).__name__}"
 
     async def _poison(self) -> str:
-        session = self._pick.choice((*STEADY, *SESSIONS))
+        sessions = self._pick.sample(SESSIONS, self._pick.randint(1, 6))
         with suppress(RedisError):  # a full server refuses
-            await self._stage.poison(self._pick, session)
-        return session
+            for session in sessions:
+                await self._stage.poison(self._pick, session)
+        return ", ".join(sessions)
 
 
 async def _go_on(actor: Actor) -> None:

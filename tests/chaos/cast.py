@@ -6,64 +6,15 @@ import os
 import random
 import signal
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
+from chaos.actor import Actor, Role
 from chaos.script import NAMESPACE, SESSIONS, VIEWERS, WORKER_SETTINGS, WORKERS, WRITERS, sessions_of
-from servers import die_with_parent
 
 TESTS = Path(__file__).parent.parent
 ENDS_S = 30.0
-SAID_CHARS_MAX = 4000
-
-
-class Role(StrEnum):
-    """What a process is there for."""
-
-    WORKER = "worker"
-    WRITER = "writer"
-    VIEWER = "viewer"
-
-
-class Actor:
-    """One process in one of the places of its role. ``said`` is what it printed, ``file`` what it knows."""
-
-    def __init__(self, role: Role, place: int, name: str, folder: Path) -> None:
-        self.role, self.place, self.name = role, place, name
-        self.file = folder / f"{name}.json"
-        self.said = folder / f"{name}.log"
-        self.process: asyncio.subprocess.Process
-        self.killed = False
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self.process.pid
-
-    async def start(self, *command: str, environment: dict[str, str]) -> None:
-        """Start it, out of reach of the terminal's signals; it dies with this process."""
-        with self.said.open("ab") as out:
-            self.process = await asyncio.create_subprocess_exec(
-                *command,
-                env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
-
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal, if it still runs."""
-        if self.process.returncode is None:
-            self.process.send_signal(number)
-
-    async def kill(self) -> None:
-        """SIGKILL, and wait for its end."""
-        self.killed = True
-        self.send(signal.SIGKILL)
-        await self.process.wait()
+LINES_PER_S_MAX = 100.0
 
 
 class Cast:
@@ -72,6 +23,7 @@ class Cast:
     def __init__(self, url: str, folder: Path, seed: int) -> None:
         self.actors: list[Actor] = []
         self.ended: list[Actor] = []
+        self._badly: list[str] = []
         self._url, self._folder, self._seed = url, folder, seed
         self._numbers = itertools.count()
 
@@ -117,18 +69,21 @@ class Cast:
         self.actors.remove(actor)
         self.ended.append(actor)
 
-    async def dismiss(self, role: Role) -> list[str]:
-        """SIGTERM to all of a role, which end by themselves; what is to be said against those that did not end well."""
-        actors, found = self.of(role), list[str]()
+    async def dismiss(self, *actors: Actor) -> None:
+        """SIGTERM, after which they end by themselves, with exit code 0; ``fallen`` tells of those that do not."""
         for actor in actors:
+            actor.send(signal.SIGCONT)
             actor.send(signal.SIGTERM)
         for actor in actors:
-            code = await asyncio.wait_for(actor.process.wait(), ENDS_S)
+            try:
+                code = await asyncio.wait_for(actor.process.wait(), ENDS_S)
+            except TimeoutError:
+                await actor.kill()
+                code = -signal.SIGKILL
             if code:
-                found.append(f"{actor.name} ended with {code}:\n{actor.said.read_text()[-SAID_CHARS_MAX:]}")
+                self._badly.append(f"{actor.name} was asked to end, and did with {code}:\n{actor.end}")
             self.actors.remove(actor)
             self.ended.append(actor)
-        return found
 
     def of(self, role: Role) -> list[Actor]:
         """Those on stage in a role."""
@@ -141,11 +96,14 @@ class Cast:
     @property
     def fallen(self) -> list[str]:
         """Who ended otherwise than by our hand, or said what only a mistake of ours would, with the end of it."""
-        found: list[str] = []
+        found = list(self._badly)
         for actor in (*self.actors, *self.ended):
             said, code = actor.said.read_text(errors="replace"), actor.process.returncode
+            lines, lived_s = said.count("\n"), max(1.0, actor.lived_s)
             if actor in self.actors and code is not None:
-                found.append(f"{actor.name} ended by itself, with {code}:\n{said[-SAID_CHARS_MAX:]}")
+                found.append(f"{actor.name} ended by itself, with {code}:\n{actor.end}")
             elif "Traceback" in said:
-                found.append(f"{actor.name} met a mistake of ours:\n{said[-SAID_CHARS_MAX:]}")
+                found.append(f"{actor.name} met a mistake of ours:\n{actor.end}")
+            elif lines / lived_s > LINES_PER_S_MAX:
+                found.append(f"{actor.name} spins: {lines} lines in {lived_s:.1f} s:\n{actor.end}")
         return found

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from chaos.actor import Role
 from chaos.blows import WEIGHTS, Blows
-from chaos.cast import Cast, Role
+from chaos.cast import Cast
 from chaos.ear import Ear
 from chaos.ledger import Ledger
 from chaos.script import SESSIONS, Plan, deck
@@ -79,16 +80,16 @@ async def run(plan: Plan, server: Server, folder: Path, tell: Tell) -> Totals:
             await blows.calm()
         finally:
             blows.end()
-        totals.verdict.wrong += await cast.dismiss(Role.WRITER)
+        await cast.dismiss(*cast.of(Role.WRITER))
         await _settle(stage, cast, totals)
         ledger = Ledger(actor.file for actor in (*cast.ended, *cast.actors) if actor.role is Role.WRITER)
         verdict = await judge(stage, ledger, blows.deleted)
-        verdict.wrong = [*totals.verdict.wrong, *verdict.wrong, *ear.fallen]
+        await cast.dismiss(*cast.of(Role.WORKER))
+        verdict.wrong = [*totals.verdict.wrong, *verdict.wrong, *ear.fallen, *cast.fallen]
         totals.verdict, totals.poisoned, totals.frames = verdict, stage.poisoned, ear.frames
         totals.calls.update(
             {outcome: ledger.count(outcome) for outcome in ("accepted", "unknown", "refused", "rewound")}
         )
-        verdict.wrong += await cast.dismiss(Role.WORKER)
         return totals
 
 
@@ -114,7 +115,6 @@ async def _settle(stage: Stage, cast: Cast, totals: Totals) -> None:
             await eventually(partial(condition, stage, cast), within=SETTLES_S)
         except AssertionError as error:
             totals.verdict.wrong.append(f"{condition.__name__}: {error}")
-    totals.verdict.wrong += cast.fallen
 
 
 async def _caught_up(stage: Stage, _: Cast) -> bool:

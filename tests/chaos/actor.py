@@ -1,0 +1,70 @@
+"""One process of a run."""
+
+import asyncio
+import signal
+import time
+from enum import StrEnum
+from pathlib import Path
+
+from servers import die_with_parent
+
+SAID_CHARS_MAX = 4000
+
+
+class Role(StrEnum):
+    """What a process is there for."""
+
+    WORKER = "worker"
+    WRITER = "writer"
+    VIEWER = "viewer"
+
+
+class Actor:
+    """One process in one of the places of its role. ``said`` is what it printed, ``file`` what it knows."""
+
+    def __init__(self, role: Role, place: int, name: str, folder: Path) -> None:
+        self.role, self.place, self.name = role, place, name
+        self.file = folder / f"{name}.json"
+        self.said = folder / f"{name}.log"
+        self.process: asyncio.subprocess.Process
+        self._began_s = time.monotonic()
+        self._ended_s = 0.0
+
+    @property
+    def end(self) -> str:
+        """What it printed last."""
+        return self.said.read_text(errors="replace")[-SAID_CHARS_MAX:]
+
+    @property
+    def lived_s(self) -> float:
+        """For how long it has been there."""
+        return (self._ended_s or time.monotonic()) - self._began_s
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    async def start(self, *command: str, environment: dict[str, str]) -> None:
+        """Start it, out of reach of the terminal's signals; it dies with this process."""
+        with self.said.open("ab") as out:
+            self.process = await asyncio.create_subprocess_exec(
+                *command,
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it still runs."""
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        self.send(signal.SIGKILL)
+        await self.process.wait()
+        self._ended_s = time.monotonic()
