@@ -10,12 +10,17 @@ export function slot(text: string): number {
   return (crc & 0xffff) % 16384;
 }
 
-/** KEYS of `append.lua`: log, feed, row. */
-export function keysOf(session: string, partitions: number, namespace = "todo"): string[] {
+/** What the names of all keys of the session's partition begin with: `<ns>:{<tag>}:`. */
+export function stemOf(session: string, partitions: number, namespace = "todo"): string {
   const partitionOf = (text: string) => Math.floor((slot(text) * partitions) / 16384);
   const partition = partitionOf(session);
   let tag = 0;
   while (partitionOf(String(tag)) !== partition) tag++;
-  const stem = `${namespace}:{${tag}}:`;
+  return `${namespace}:{${tag}}:`;
+}
+
+/** KEYS of `append.lua`: log, feed, row. */
+export function keysOf(session: string, partitions: number, namespace = "todo"): string[] {
+  const stem = stemOf(session, partitions, namespace);
   return [`${stem}log:${session}`, `${stem}feed`, `${stem}proj:${session}`];
 }

@@ -2,8 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -20,21 +19,11 @@ from todo_projection.frames import Frame
 from todo_projection.subscriber import Snapshot, Subscriber
 from todo_write.events import Position
 from todo_write.log import Client, SessionLog, connect
-from viewing import ABSENT, viewing
+from viewing import ABSENT, mute_worker, viewing
 
 
 def todos(*items: str) -> list[dict[str, str]]:
     return [{"content": item, "status": "pending"} for item in items]
-
-
-@asynccontextmanager
-async def mute_worker(server: Server, redis: Any, namespace: str) -> AsyncGenerator[None]:
-    """A worker that may do everything but publish."""
-    await redis.acl_setuser(
-        "mute", enabled=True, passwords=["+p"], keys="*", channels="*", commands=["+@all", "-publish"]
-    )
-    async with working(server.url.replace("redis://", "redis://mute:p@"), namespace):
-        yield
 
 
 async def test_with_every_frame_dropped_it_shows_the_newest_within_five_seconds(

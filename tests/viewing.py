@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from eventually import eventually
+from projecting import working
+from servers import Server
 from todo_projection.frames import Deleted, Frame, Rev
 from todo_projection.subscriber import Snapshot, State, Status, Subscriber, Subscription, Update
 from todo_write.log import Client
@@ -97,3 +99,13 @@ async def reading(viewer: Viewer) -> AsyncGenerator[Viewer]:
     finally:
         viewer.subscriber.release(viewer.plans)
         await task
+
+
+@asynccontextmanager
+async def mute_worker(server: Server, redis: Any, namespace: str) -> AsyncGenerator[None]:
+    """A worker that may do everything but publish."""
+    await redis.acl_setuser(
+        "mute", enabled=True, passwords=["+p"], keys="*", channels="*", commands=["+@all", "-publish"]
+    )
+    async with working(server.url.replace("redis://", "redis://mute:p@"), namespace):
+        yield
