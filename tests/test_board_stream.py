@@ -180,8 +180,10 @@ async def test_a_window_on_a_state_follows_sessions_into_it_and_out_of_it(
 
 
 async def test_time_alone_makes_a_session_quiet_and_stuck(
-    redis_url: str, namespace: str, client: Client, worker: None
+    redis_url: str, namespace: str, client: Client, worker: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(overview, "SETTLE_MS", 0)  # no row is read again
+    monkeypatch.setattr(overview, "TURN_ROWS", 0)
     async with serving(redis_url, namespace, quiet_ms=1000, stuck_ms=2500) as http, http.stream("board=1") as board:
         await board.got("status")
         await SessionLog(client, "s1").append("todo/write", plan("x", status="in_progress"))

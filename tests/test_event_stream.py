@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from redis.asyncio import Redis
 
@@ -189,9 +190,16 @@ async def test_events_go_on_after_redis_was_away(own_server: Server, namespace: 
         assert [event.data["event"]["data"] for event in stream.of("event")] == [1, 2, 3]
 
 
+async def test_data_with_line_ends_between_its_tokens_is_one_event(http: Http, client: Client) -> None:
+    async with http.stream(of("s1", events=1)) as stream:
+        await SessionLog(client, "s1").append("note", msgspec.Raw(b'{\r\n"a":\n\n1,\r"b":"\\n"}'))
+        assert (await stream.got("event")).data["event"]["data"] == {"a": 1, "b": "\n"}
+
+
 async def test_a_key_of_another_type_does_not_stop_the_other_logs(
-    http: Http, client: Client, redis: Redis, namespace: str
+    http: Http, client: Client, redis: Redis, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tail, "LOOK_S", 3600)
     async with http.stream(of("odd", events=1)) as odd, http.stream(of("fine", events=1)) as fine:
         await SessionLog(client, "odd").append("note", 1)
         await odd.got("event")

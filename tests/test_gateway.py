@@ -105,7 +105,7 @@ async def test_a_bad_parameter_is_named_with_its_value_and_what_is_allowed(http:
 
 
 async def test_what_is_not_there_is_told_in_json(http: Http) -> None:
-    for path, status in {"/nope": 404, "/api": 404, "/api/sessions/nobody": 404}.items():
+    for path, status in {"/nope": 404, "/api": 404, "/livez/": 404, "/api/sessions/nobody": 404}.items():
         answer = await http.get(path)
         assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
     answer = await http.get("/api/sessions", method="POST")

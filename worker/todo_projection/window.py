@@ -74,16 +74,16 @@ class Window:
             self._states[session] = entry.state
             self._counts[entry.state] += 1
 
-    def _show(self, changes: Changes) -> set[str]:
-        """Bring the rows up to date; the sessions whose row has changed, come, or gone."""
+    def _show(self, changes: Changes) -> list[str]:
+        """Bring the rows up to date; the sessions whose row has gone, come or changed, the first of the order first."""
         inside = self._first()
         gone = self.rows.keys() - inside
         for session in gone:
             del self.rows[session]
-        news = (inside - self.rows.keys()) | (inside & changes.keys())
-        for session in sorted(news, key=self._ranks.__getitem__):
+        news = sorted((inside - self.rows.keys()) | (inside & changes.keys()), key=self._ranks.__getitem__)
+        for session in news:
             self.rows[session] = block("row", msgspec.json.encode(self._entries[session]))
-        return gone | news
+        return [*gone, *news]
 
     def _first(self) -> AbstractSet[str]:
         if len(self._ranks) <= self.query.limit:
