@@ -36,6 +36,11 @@ class Actor:
         return self.said.read_text(errors="replace")[-SAID_CHARS_MAX:]
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it has done anything yet: before that a signal ends it as it ends any program."""
+        return self.file.exists() or self.said.stat().st_size > 0
+
+    @property
     def lived_s(self) -> float:
         """For how long it has been there."""
         return (self._ended_s or time.monotonic()) - self._began_s

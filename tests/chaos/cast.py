@@ -80,7 +80,7 @@ class Cast:
             except TimeoutError:
                 await actor.kill()
                 code = -signal.SIGKILL
-            if code:
+            if code and (code != -signal.SIGTERM or actor.has_begun):
                 self._badly.append(f"{actor.name} was asked to end, and did with {code}:\n{actor.end}")
             self.actors.remove(actor)
             self.ended.append(actor)
