@@ -166,6 +166,21 @@ async def test_a_connection_that_dies_without_a_word_is_noticed(
 
 
 @pytest.mark.usefixtures("built")
+async def test_a_subscription_that_alone_dies_without_a_word_is_begun_again(
+    proxy: Proxy, redis_url: str, namespace: str, client: Client
+) -> None:
+    async with working(redis_url, namespace), following(proxy.url, "s1", namespace) as shown:
+        await shown.shows(ABSENT)
+        dead = proxy.lose_reply(b"ping")
+        async with asyncio.timeout(10):
+            await dead.hit.wait()
+        await shown.shows(ABSENT, "reconnecting")
+        await shown.shows(ABSENT)
+        await SessionLog(client, "s1").append("todo/write", plan("a"))
+        await shown.shows(todos("a"))
+
+
+@pytest.mark.usefixtures("built")
 async def test_a_fail_over_and_a_missing_worker_are_shown(
     redis_url: str, namespace: str, client: Client, redis: Redis
 ) -> None:

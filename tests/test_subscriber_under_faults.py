@@ -123,6 +123,9 @@ async def test_a_killed_subscription_is_told_and_what_it_missed_is_shown(
             await viewer.shows("s1", todos(f"{n}"), within=5)
             await viewer.is_told("live", within=5)
         assert "reconnecting" in viewer.states
+        told = len(viewer.states)
+        await redis.client_kill_filter(_type="pubsub")  # with nothing to miss it is the same
+        await eventually(lambda: viewer.states[told:] == ["reconnecting", "live"], 5)
 
 
 async def test_a_server_killed_and_back_with_nothing_is_shown_as_it_is(own_server: Server, namespace: str) -> None:
