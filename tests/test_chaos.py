@@ -1,6 +1,10 @@
 """Everything at once: processes that die and a server that fails, and nothing is lost, doubled or reordered."""
 
+import asyncio
+import json
 import os
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,10 +12,15 @@ import pytest
 
 from chaos.__main__ import OPTIONS
 from chaos.blows import WEIGHTS
+from chaos.ledger import Call
 from chaos.run import run
-from chaos.script import Plan
+from chaos.script import VIEWERS, WORKERS, WRITERS, Plan
+from chaos.verdict import Verdict
+from eventually import eventually
+from oracle import Entries
 from servers import Server
 
+TESTS = Path(__file__).parent
 STEPS = sum(WEIGHTS.values())  # each blow as often as it weighs
 
 
@@ -27,3 +36,66 @@ async def test_nothing_is_lost_doubled_or_reordered_under_blows(launch: Callable
     assert totals.frames > 0
     assert not totals.verdict.wrong, f"seed {seed}; again: {plan.again}\n" + "\n".join(totals.verdict.wrong)
     assert (totals.verdict.lost, totals.verdict.doubled, totals.verdict.reordered) == (0, 0, 0)
+
+
+async def test_a_run_that_is_interrupted_leaves_nobody_behind() -> None:
+    command = (sys.executable, "-m", "chaos", "--steps", "500", "--seeds", "1")
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    run = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert run.stdout
+        async with asyncio.timeout(90):
+            while not (line := (await run.stdout.readline()).decode()).startswith("   1 "):
+                assert line, "it ended before its first blow"
+        left = set(map(int, Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()))
+        assert len(left) >= WORKERS + WRITERS + VIEWERS
+        run.send_signal(signal.SIGTERM)
+        said, _ = await asyncio.wait_for(run.communicate(), 60)
+        assert run.returncode
+        assert "again: make chaos SEEDS=1 STEPS=500" in said.decode()
+        await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
+    finally:
+        if run.returncode is None:
+            run.kill()
+            await run.communicate()
+
+
+def entries(*names: str) -> Entries:
+    return [(f"5-{n}", {"data": json.dumps({"name": name})}) for n, name in enumerate(names)]
+
+
+def accepted(number: int, *positions: str) -> Call:
+    return Call("s", "w", number, len(positions), "accepted", list(positions))
+
+
+FIRST, SECOND = accepted(1, "5-0", "5-1"), accepted(2, "5-2")
+WHOLE = ("w/s/1/0", "w/s/1/1", "w/s/2/0")
+
+
+@pytest.mark.parametrize(
+    ("log", "calls", "counts", "word"),
+    [
+        (WHOLE, [FIRST, SECOND], (0, 0, 0), ""),
+        (WHOLE[:2], [FIRST, SECOND], (1, 0, 0), "lost"),
+        ((*WHOLE, WHOLE[2]), [FIRST, SECOND], (0, 1, 1), "doubled"),
+        (WHOLE, [FIRST, Call("s", "w", 2, 1, "refused")], (0, 0, 0), "was refused, and is there"),
+        (WHOLE, [FIRST, Call("s", "w", 2, 2, "unknown")], (0, 0, 0), "stands there in part"),
+        (WHOLE, [FIRST], (0, 0, 0), "nobody wrote w/s/2/0"),
+        (WHOLE[:2], [FIRST, Call("s", "w", 2, 1, "rewound")], (0, 0, 0), "was told that the log went back"),
+        (("w/s/2/0", "w/s/1/0"), [Call("s", "w", 1, 1), Call("s", "w", 2, 1)], (0, 0, 1), "reordered"),
+    ],
+)
+def test_what_a_log_should_not_hold_or_lack_is_told(
+    log: tuple[str, ...], calls: list[Call], counts: tuple[int, int, int], word: str
+) -> None:
+    verdict = Verdict()
+    verdict.log("s", entries(*log), calls, set())
+    assert (verdict.lost, verdict.doubled, verdict.reordered) == counts
+    assert any(word in line for line in verdict.wrong) if word else not verdict.wrong
+
+
+def test_an_accepted_event_of_a_log_that_was_deleted_is_not_lost() -> None:
+    verdict = Verdict()
+    verdict.log("d0", [], [accepted(1, "5-0")], {5})
+    verdict.log("d0", [], [accepted(1, "6-0")], {5})
+    assert verdict.lost == 1

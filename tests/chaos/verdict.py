@@ -32,7 +32,7 @@ class Verdict:
         if len(epochs) > 1 or seqs != list(range(len(entries))):
             self.wrong.append(f"{session}: the log has gaps or several epochs: {epochs}, {len(seqs)} of {seqs[-1:]}")
         names = [str(json.loads(fields["data"])["name"]) for _, fields in entries]
-        places = {name: position for name, (position, _) in zip(names, entries, strict=True)}
+        places = {name: position for name, (position, _) in reversed(list(zip(names, entries, strict=True)))}
         self._count("doubled", session, [name for name, count in Counter(names).items() if count > 1])
         known = {name for call in calls for name in call.names}
         strangers = [name for name in names if name not in known and not name.startswith("poison/")]
