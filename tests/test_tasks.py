@@ -304,6 +304,11 @@ class TestCatchingUp:
         missed = catch_up(memory, Reading([Call("1", Create("a", "1"))], PLACE))
         assert (missed.todos, missed.memory.tasks) == (None, (Task("1", "a"),))
 
+    def test_a_missed_list_does_not_hide_tasks_that_changed_later(self) -> None:
+        memory, _ = bring(Memory(), [Call("1", Create("a", "1")), Call("2", Update("1", "completed"))])
+        read = [Call("1", Create("a", "1")), Call("list", Whole((Todo("x", "pending"),)))]
+        assert list_of(catch_up(memory, Reading(read, PLACE))) == [("a", "completed")]
+
     def test_a_missed_list_counts_unless_a_later_one_is_known(self) -> None:
         one, two = (Call(name, Whole((Todo(name, "pending"),))) for name in ("one", "two"))
         assert list_of(catch_up(Memory(), Reading([one, two], PLACE))) == [("two", "pending")]
@@ -318,7 +323,8 @@ class TestCatchingUp:
     def test_of_a_replaced_file_only_what_stands_behind_a_known_call_is_new(self) -> None:
         a, b = Call("a", Create("a", "1")), Call("b", Create("b", "2"))
         memory = catch_up(Memory(), Reading([Call("0", Create("old", "0")), a], PLACE)).memory
-        memory = msgspec.structs.replace(memory, tasks=memory.tasks[1:])  # "old" has gone since, by no call in there
+        # "old" is past the bound of what is remembered, and gone since.
+        memory = msgspec.structs.replace(memory, tasks=memory.tasks[1:], before=("a",))
         taken = catch_up(memory, Reading([Call("0", Create("old", "0")), a, b], PLACE, lost=True))
         assert list_of(taken) == [("a", "pending"), ("b", "pending")]
 
