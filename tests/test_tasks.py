@@ -289,6 +289,12 @@ class TestCatchingUp:
         lagging = catch_up(all_known, Reading([made], PLACE)).memory
         assert catch_up(lagging, Reading([begun], PLACE)).todos is None
 
+    def test_what_is_read_again_because_a_call_before_it_waits_is_known(self) -> None:
+        calls = [Call("list", Whole((Todo("x", "pending"),)))]
+        first = catch_up(Memory(), Reading(calls, PLACE, complete=False))
+        assert first.todos is not None
+        assert catch_up(first.memory, Reading(calls, PLACE)).todos is None
+
     def test_a_hook_that_comes_after_the_reading_that_took_its_call_gives_nothing_new(self) -> None:
         begun = [Call("1", Create("a", "1")), Call("2", Update("1", "in_progress")), Call("3", Update("1", "pending"))]
         memory = catch_up(Memory(), Reading(begun, PLACE)).memory
