@@ -418,6 +418,17 @@ async def test_a_row_of_another_type_is_reported_and_the_others_go_on(
     assert await shop.marks() == {}
 
 
+async def test_the_log_of_a_row_that_can_not_be_written_is_not_read(
+    shop: Workshop, caplog: pytest.LogCaptureFixture
+) -> None:
+    await shop.append("s", write("a"))
+    await shop.redis.set(shop.keys.row("s"), "mine")
+    await shop.redis.delete(shop.keys.log("s"))  # who reads it says what is missing
+    await shop.projector().project({0: await shop.deliver()})
+    assert "can't be projected" in caplog.text
+    assert "not folded" not in caplog.text
+
+
 async def test_a_row_whose_key_is_freed_under_the_commit_is_not_passed_over(shop: Workshop) -> None:
     await shop.append("s", write("a"))
     await shop.redis.set(shop.keys.row("s"), "mine")
