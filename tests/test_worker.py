@@ -1,94 +1,43 @@
-"""The worker as a whole: processes that die, servers that go and come, and rows that are right all the same."""
+"""The worker as a whole: processes that die, and rows that are right all the same."""
 
 import asyncio
 import json
 import signal
-import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
 from eventually import eventually
-from oracle import Entries, expected_row, shown
-from projecting import working
+from field import (
+    COMMIT,
+    PARTITIONS,
+    Field,
+    append,
+    assert_rising,
+    at,
+    beats_again,
+    knows,
+    only,
+    pin,
+    quick,
+    right,
+    worker,
+    writing,
+)
 from proxy import Proxy
-from running import Running, operator, running
+from running import operator, running
 from servers import Server
 from todo_projection.board import board
-from todo_projection.commit import script as commit_script
 from todo_projection.feed import PENDING_PAGE
 from todo_projection.row import Row
 from todo_projection.rows import Rows
-from todo_projection.settings import Settings
 from todo_projection.span import Pointer
-from todo_projection.unit import Unit
-from todo_projection.worker import HANDLED_WEIGHT, STEP_WEIGHT_MAX, Worker, steps
-from todo_write.events import GROUP, Keys
-from todo_write.log import Client, SessionLog, connect
+from todo_projection.worker import HANDLED_WEIGHT, STEP_WEIGHT_MAX, steps
+from todo_write.events import GROUP
+from todo_write.log import Client, connect
 from workshop import Ear
-
-COMMIT = commit_script.sha.encode()
-WRITER = Path(__file__).with_name("writer_process.py")
-PARTITIONS = 4
-FOR_EVER_MS = 3_600_000
-PLAN = {"todos": [{"content": "build", "status": "in_progress"}]}
-
-
-class Field:
-    """What writers and workers of one namespace leave in Redis."""
-
-    def __init__(self, redis: Redis, namespace: str, partitions: int = PARTITIONS) -> None:
-        self.redis: Any = redis  # redis-py types its answers for str and bytes alike
-        self.keys = Keys(namespace, partitions)
-
-    @property
-    def feeds(self) -> list[str]:
-        """The keys of all feeds."""
-        return [self.keys.feed(partition) for partition in range(self.keys.partitions)]
-
-    async def pending(self, consumer: str = "") -> int:
-        """How many pointers are delivered and not acknowledged, of one consumer or of all."""
-        pipe = self.redis.pipeline(transaction=False)
-        for feed in self.feeds:
-            pipe.xpending_range(feed, GROUP, "-", "+", 1000, consumer or None)
-        return sum(map(len, await pipe.execute()))
-
-    async def drained(self) -> bool:
-        """Whether nothing is left in any feed."""
-        return not any([await self.redis.xlen(feed) for feed in self.feeds])
-
-    async def log(self, session: str) -> Entries:
-        """The log, after a look at what must always hold: one epoch, no gap."""
-        found = await self.redis.xrange(self.keys.log(session))
-        assert [id.partition(b"-")[2] for id, _ in found] == [b"%d" % seq for seq in range(len(found))]
-        assert len({id.partition(b"-")[0] for id, _ in found}) <= 1
-        return [(id.decode(), {name.decode(): raw.decode() for name, raw in fields.items()}) for id, fields in found]
-
-    async def row(self, session: str) -> dict[str, str]:
-        """The stored row."""
-        found = await self.redis.hgetall(self.keys.row(session))
-        return {name.decode(): raw.decode() for name, raw in found.items()}
-
-    async def assert_right(self, sessions: Iterable[str], *, up_to_date: bool = True) -> None:
-        """Every row equals an independent fold of its log up to its position, which is the log's end if asked for."""
-        for session in sessions:
-            row, log = await self.row(session), await self.log(session)
-            until = [id for id, _ in log].index(row["pos"]) + 1 if row else 0
-            assert until == len(log) or not up_to_date, session
-            assert not row or shown(row) == expected_row(log[:until]), session
-
-    async def consumers(self) -> set[str]:
-        """Everybody the groups know."""
-        found: set[str] = set()
-        for feed in self.feeds:
-            if await self.redis.exists(feed) and await self.redis.xinfo_groups(feed):
-                found |= {one["name"].decode() for one in await self.redis.xinfo_consumers(feed, GROUP)}
-        return found
 
 
 @pytest.fixture
@@ -100,49 +49,6 @@ def field(redis: Redis, namespace: str) -> Field:
 async def client(redis_url: str, namespace: str) -> AsyncIterator[Client]:
     async with connect(redis_url, namespace=namespace, partitions=PARTITIONS) as client:
         yield client
-
-
-def quick(redis_url: str, namespace: str, **settings: object) -> Any:
-    """A worker in this process that waits for nothing long."""
-    return working(redis_url, namespace, **{"beat_ms": 100, "claim_idle_ms": FOR_EVER_MS, **settings})
-
-
-async def append(client: Client, session: str, count: int = 1, type: str = "todo/write", data: Any = PLAN) -> None:
-    await SessionLog(client, session).append_all([(type, data)] * count)
-
-
-def right(field: Field, *sessions: str) -> Callable[[], Awaitable[bool]]:
-    """A condition: everything is projected, and right."""
-
-    async def condition() -> bool:
-        assert await field.drained()
-        await field.assert_right(sessions)
-        return True
-
-    return condition
-
-
-@asynccontextmanager
-async def writing(redis_url: str, namespace: str, *, processes: int, sessions: int, events: int) -> AsyncGenerator[Any]:
-    """Writer processes at work; the block gets a function that waits for their end."""
-    each = sessions // processes
-    writers = [
-        await asyncio.create_subprocess_exec(
-            *(sys.executable, str(WRITER), redis_url, namespace), *map(str, (number * each, each, events))
-        )
-        for number in range(processes)
-    ]
-
-    async def written() -> None:
-        assert [await writer.wait() for writer in writers] == [0] * processes
-
-    try:
-        yield written
-    finally:
-        for writer in writers:
-            if writer.returncode is None:
-                writer.kill()
-                await writer.wait()
 
 
 # --- processes
@@ -168,7 +74,7 @@ async def test_rows_are_right_after_a_worker_was_killed_while_it_held_pointers(
         sessions = [f"s{n}" for n in range(200)]
         await field.assert_right(sessions)
         assert [len(await field.log(session)) for session in sessions] == [100] * 200
-        await eventually(lambda: _only(field, two), within=20)
+        await eventually(lambda: only(field, two), within=20)
         two.send(signal.SIGTERM)
         assert await two.ended() == 0
 
@@ -194,11 +100,11 @@ async def test_a_worker_stopped_past_the_claim_time_changes_nothing_when_it_goes
             rows = [await field.row(session) for session in sessions]
             late.release()
             one.send(signal.SIGCONT)
-            await eventually(lambda: _beats_again(field, name), within=20)
+            await eventually(lambda: beats_again(field, name), within=20)
             await append(client, "after")
             await eventually(right(field, *sessions, "after"), within=20)
             assert [await field.row(session) for session in sessions] == rows
-            _assert_rising(await ear.heard())
+            assert_rising(await ear.heard())
 
 
 async def test_a_terminated_worker_leaves_nothing_half_done(
@@ -250,19 +156,19 @@ async def test_a_commit_that_comes_late_is_refused_and_so_is_its_frame(
 ) -> None:
     keys = await client.keys()
     if pinned:
-        await _pin(field)
+        await pin(field)
     late = proxy.hold_request(COMMIT)
     async with Ear(field.redis, keys, "s") as ear, quick(proxy.url, namespace) as slow:
         await append(client, "s")
         await asyncio.wait_for(late.hit.wait(), 10)
         async with quick(own_server.url, namespace, claim_idle_ms=100):
-            await eventually(lambda: _at(field, "s", 0))
+            await eventually(lambda: at(field, "s", 0))
             await append(client, "s")
-            await eventually(lambda: _at(field, "s", 1))
+            await eventually(lambda: at(field, "s", 1))
             row = await field.row("s")
             late.release()
             await append(client, "t")
-            await eventually(lambda: _at(field, "t", 0))
+            await eventually(lambda: at(field, "t", 0))
             await eventually(lambda: slow.in_hand == 0)
             assert await field.row("s") == row
         assert [frame["rev"][:2] for frame in await ear.heard()] == ["1-", "2-"]
@@ -308,7 +214,7 @@ async def test_what_a_dead_worker_held_is_taken_over_and_its_name_forgotten(
     await field.redis.hset(field.keys.workers, "dead", json.dumps(beat))
     async with quick(redis_url, namespace, claim_idle_ms=100) as worker:
         await eventually(right(field, "s"))
-        await eventually(lambda: _knows(field, {worker.name}))
+        await eventually(lambda: knows(field, {worker.name}))
         assert await field.redis.hkeys(field.keys.workers) == [worker.name.encode()]
     assert await field.consumers() == set()
     assert await field.redis.hlen(field.keys.workers) == 0
@@ -342,117 +248,6 @@ async def test_a_session_that_changes_under_every_try_is_waited_for_loudly(
     assert "Contended: 1 sessions changed under each of 10 tries: 's'" in caplog.text
 
 
-# --- servers that go and come
-
-
-async def test_everything_flushed_under_a_running_worker(
-    own_server: Server, namespace: str, field: Field, client: Client, caplog: pytest.LogCaptureFixture
-) -> None:
-    await client.keys()
-    async with quick(own_server.url, namespace):
-        await append(client, "s")
-        await eventually(right(field, "s"))
-        await field.redis.flushall()
-        await append(client, "t")
-        await eventually(right(field, "t"))
-        await append(client, "s2")
-        await eventually(right(field, "s2"))
-    assert 1 <= caplog.text.count("next try in") <= 5  # told, waited, done: nothing spins
-
-
-async def test_a_feed_deleted_under_a_waiting_worker(
-    own_server: Server, namespace: str, field: Field, client: Client, caplog: pytest.LogCaptureFixture
-) -> None:
-    await client.keys()
-    async with quick(own_server.url, namespace, block_ms=1000):
-        await append(client, "s")
-        await eventually(right(field, "s"))
-        await field.redis.delete(*field.feeds)
-        await append(client, "s")
-        await eventually(right(field, "s"))
-    assert 1 <= caplog.text.count("next try in") <= 5
-
-
-async def test_a_group_destroyed_with_pointers_unread_loses_none_of_them(
-    redis_url: str, namespace: str, field: Field, client: Client
-) -> None:
-    await client.keys()
-    async with quick(redis_url, namespace):
-        await append(client, "s")
-        await eventually(right(field, "s"))
-        pipe = field.redis.pipeline()
-        for feed in field.feeds:
-            pipe.xgroup_destroy(feed, GROUP)
-        await pipe.execute()
-        await append(client, "s", 5)
-        await eventually(right(field, "s"))
-
-
-async def test_scripts_forgotten_and_connections_killed(
-    own_server: Server, namespace: str, field: Field, client: Client
-) -> None:
-    await client.keys()
-    async with quick(own_server.url, namespace):
-        for round in range(5):
-            await append(client, "s")
-            await field.redis.script_flush()
-            await field.redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-            await append(client, f"t{round}")
-            await eventually(right(field, "s", f"t{round}"))
-
-
-async def test_a_server_killed_and_started_again_with_what_it_had(
-    launch: Callable[..., Server], namespace: str
-) -> None:
-    server = launch("--appendonly", "yes", "--appendfsync", "always")
-    async with (
-        Redis.from_url(server.url) as redis,
-        connect(server.url, namespace=namespace, partitions=PARTITIONS) as client,
-    ):
-        field = Field(redis, namespace)
-        await client.keys()
-        async with quick(server.url, namespace):
-            await append(client, "s")
-            await eventually(right(field, "s"))
-            await append(client, "s", 50)
-            await asyncio.to_thread(server.restart)
-            await redis.connection_pool.disconnect()
-            await append(client, "s")
-            await eventually(right(field, "s"), within=20)
-            assert len(await field.log("s")) == 52
-
-
-async def test_a_frozen_server_is_waited_for(
-    own_server: Server, namespace: str, field: Field, client: Client, caplog: pytest.LogCaptureFixture
-) -> None:
-    await client.keys()
-    async with quick(own_server.url, namespace):
-        await append(client, "s")
-        await eventually(right(field, "s"))
-        own_server.freeze()
-        await eventually(lambda: "next try in" in caplog.text)
-        own_server.thaw()
-        await append(client, "s")
-        await eventually(right(field, "s"))
-
-
-async def test_a_full_server_is_drained_by_a_worker_that_comes_late(
-    own_server: Server, namespace: str, field: Field, client: Client
-) -> None:
-    await client.keys()
-    sessions = [f"s{n}" for n in range(10)]
-    for session in sessions:
-        await append(client, session, 3)
-    await field.redis.config_set("maxmemory", "1")
-    async with quick(own_server.url, namespace) as worker:
-        await eventually(right(field, *sessions))
-        await field.redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        await eventually(lambda: field.redis.hexists(field.keys.workers, worker.name))
-        await field.redis.config_set("maxmemory", "0")
-        await append(client, "s0")
-        await eventually(right(field, *sessions))
-
-
 # --- workers among themselves
 
 
@@ -463,7 +258,7 @@ async def test_an_older_worker_steps_down_and_leaves_what_it_read_to_a_newer_one
     await append(client, "s")
     async with quick(redis_url, namespace):
         await eventually(right(field, "s"))
-    older = _worker(redis_url, namespace, [board])
+    older = worker(redis_url, namespace, [board])
     task = asyncio.create_task(older.run())
     await append(client, "s")
     await eventually(lambda: "stepping down" in caplog.text)
@@ -481,7 +276,7 @@ async def test_starts_leave_no_consumers_behind(redis_url: str, namespace: str, 
     for n in range(20):
         async with quick(redis_url, namespace, block_ms=1):
             await append(client, "s")
-            await eventually(partial(_at, field, "s", n))
+            await eventually(partial(at, field, "s", n))
     assert await field.consumers() == set()
 
 
@@ -497,45 +292,3 @@ def test_a_step_holds_no_more_than_fits_and_keeps_the_order() -> None:
     for partition, batch in batches.items():
         assert [pointer for step in found for pointer in step.get(partition, ())] == batch
     assert len(found) <= 2 * len(pointers) * HANDLED_WEIGHT / STEP_WEIGHT_MAX
-
-
-def _worker(redis_url: str, namespace: str, units: list[Unit]) -> Worker:
-    return Worker(Settings(redis_url=redis_url, namespace=namespace, block_ms=50, beat_ms=100), units)
-
-
-async def _pin(field: Field) -> None:
-    """A pointer in every feed that nobody acknowledges, so that nothing is trimmed."""
-    for partition, feed in enumerate(field.feeds):
-        session = next(f"p{n}" for n in range(1000) if field.keys.partition(f"p{n}") == partition)
-        await field.redis.xadd(feed, {"s": session, "i": "1-0", "o": "o", "t": "x"})
-        await field.redis.xgroup_create(feed, GROUP, "0")
-        await field.redis.xreadgroup(GROUP, "pin", {feed: ">"})
-        await field.redis.xclaim(feed, GROUP, "pin", 0, ["0-1"], justid=True)
-
-
-async def _at(field: Field, session: str, seq: int) -> bool:
-    pos = await field.redis.hget(field.keys.row(session), "pos")
-    return pos is not None and pos.endswith(b"-%d" % seq)
-
-
-async def _only(field: Field, worker: Running) -> bool:
-    return all(f"-{worker.pid}-" in name for name in await field.consumers())
-
-
-async def _knows(field: Field, names: set[str]) -> bool:
-    return await field.consumers() == names
-
-
-async def _beats_again(field: Field, name: str) -> bool:
-    raw = await field.redis.hget(field.keys.workers, name)
-    seconds, micros = await field.redis.time()
-    return raw is not None and seconds * 1000 + micros // 1000 - json.loads(raw)["at"] < 1000
-
-
-def _assert_rising(frames: list[dict[str, Any]]) -> None:
-    newest: dict[str, tuple[int, int]] = {}
-    for frame in frames:
-        order = (frame["epoch"], int(frame["rev"].partition("-")[0]))
-        assert order > newest.get(frame["sessionId"], (0, 0))
-        newest[frame["sessionId"]] = order
-    assert newest
