@@ -32,7 +32,7 @@ async def test_nothing_is_lost_doubled_or_reordered_under_blows(launch: Callable
     plan = Plan(seed, STEPS, server.name)
     totals = await run(plan, server, tmp_path, print)
     assert set(totals.blows) == set(WEIGHTS)
-    assert totals.verdict.events > totals.poisoned > 0
+    assert totals.verdict.events > 0
     assert totals.frames > 0
     assert not totals.verdict.wrong, f"seed {seed}; again: {plan.again}\n" + "\n".join(totals.verdict.wrong)
     assert (totals.verdict.lost, totals.verdict.doubled, totals.verdict.reordered) == (0, 0, 0)

@@ -12,6 +12,7 @@ from chaos.actor import Actor, Role
 from chaos.cast import Cast
 from chaos.script import MORTAL, NAMESPACE, PARTITIONS, SESSIONS, TRIMMED
 from chaos.stage import Stage
+from eventually import eventually
 from todo_write.events import GROUP
 from todo_write.log import NotSaved, OutcomeUnknown, SessionLog, connect
 
@@ -32,8 +33,10 @@ WEIGHTS = {
     "fill the server": 2,
     "trim a log": 3,
     "delete a session": 4,
-    "poison a session": 3,
+    "poison sessions": 4,
 }
+POINTERS_LOST, LOST_S = 50, 30.0
+HANDS_FULL_S = 0.2
 
 
 class Blows:
@@ -60,7 +63,7 @@ class Blows:
             "fill the server": self._fill,
             "trim a log": self._trim,
             "delete a session": self._delete_session,
-            "poison a session": self._poison,
+            "poison sessions": self._poison,
         }
 
     async def strike(self, name: str) -> str:
@@ -74,6 +77,21 @@ class Blows:
         for actor in self._cast.actors:
             actor.send(signal.SIGCONT)
         await self._stage.redis.config_set("maxmemory", "0")
+
+    async def lose_pointers(self) -> str:
+        """End the writers; what they wrote last is in the hands of workers that die, or has no pointer any more."""
+        workers, stage = self._cast.of(Role.WORKER), self._stage
+        for worker in workers:
+            worker.send(signal.SIGSTOP)
+        feed = stage.feeds[self._pick.randrange(PARTITIONS)]
+        await eventually(lambda: stage.written(feed, POINTERS_LOST), within=LOST_S)
+        await self._cast.dismiss(*self._cast.of(Role.WRITER))
+        lost = await stage.redis.xlen(feed)
+        await stage.redis.delete(feed)
+        for worker in workers:
+            await self._cast.kill(worker)
+            await self._cast.start(Role.WORKER, worker.place)
+        return f"{lost} of them"
 
     def end(self) -> None:
         """Leave no task behind."""
@@ -90,10 +108,13 @@ class Blows:
         task.add_done_callback(self._undoing.discard)
 
     async def _kill(self, role: Role) -> str:
-        victim = self._cast.pick(self._pick, role)
+        victim, full = self._cast.pick(self._pick, role), self._pick.random() < 1 / 2
+        if full:
+            victim.send(signal.SIGSTOP)  # what a read of a worker waits for is delivered to it all the same
+            await asyncio.sleep(HANDS_FULL_S)
         await self._cast.kill(victim)
         await self._cast.start(role, victim.place)
-        return victim.name
+        return f"{victim.name}{', its hands full' if full else ''}"
 
     async def _end(self) -> str:
         victim = self._cast.pick(self._pick, Role.WORKER)

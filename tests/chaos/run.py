@@ -78,9 +78,9 @@ async def run(plan: Plan, server: Server, folder: Path, tell: Tell) -> Totals:
             await eventually(lambda: _has_begun(stage), within=BEGINS_S, message="no row came up")
             await _strike(plan, blows, pick, totals, tell)
             await blows.calm()
+            tell(f"last, pointers lost for good: {await blows.lose_pointers()}")
         finally:
             blows.end()
-        await cast.dismiss(*cast.of(Role.WRITER))
         await _settle(stage, cast, totals)
         ledger = Ledger(actor.file for actor in (*cast.ended, *cast.actors) if actor.role is Role.WRITER)
         verdict = await judge(stage, ledger, blows.deleted)

@@ -67,6 +67,10 @@ class Stage:
         """Pointers that stand in feeds."""
         return sum([await self.redis.xlen(feed) for feed in self.feeds])
 
+    async def written(self, feed: str, count: int) -> bool:
+        """Whether so many pointers stand in a feed."""
+        return bool(await self.redis.xlen(feed) >= count)
+
     async def consumers(self) -> set[str]:
         """Everybody the groups know."""
         found: set[str] = set()

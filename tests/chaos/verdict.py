@@ -32,18 +32,19 @@ class Verdict:
         if len(epochs) > 1 or seqs != list(range(len(entries))):
             self.wrong.append(f"{session}: the log has gaps or several epochs: {epochs}, {len(seqs)} of {seqs[-1:]}")
         names = [str(json.loads(fields["data"])["name"]) for _, fields in entries]
-        places = {name: position for name, (position, _) in reversed(list(zip(names, entries, strict=True)))}
+        there = {position: name for name, (position, _) in zip(names, entries, strict=True)}
         self._count("doubled", session, [name for name, count in Counter(names).items() if count > 1])
         known = {name for call in calls for name in call.names}
         strangers = [name for name in names if name not in known and not name.startswith("poison/")]
         self.wrong += [f"{session}: nobody wrote {name}" for name in strangers]
-        self._count("lost", session, [name for call in calls for name in _missing(call, places, deleted)])
+        self._count("lost", session, [name for call in calls for name in _missing(call, there, deleted)])
+        present = set(names)
         for call in calls:
-            if call.outcome in ("refused", "rewound") and any(name in places for name in call.names):
+            if call.outcome in ("refused", "rewound") and not present.isdisjoint(call.names):
                 self.wrong.append(f"{session}: {call.names[0]} was {call.outcome}, and is there")
             if call.outcome == "rewound" and session not in MORTAL:
                 self.wrong.append(f"{session}: {call.names[0]} was told that the log went back")
-            if 0 < sum(name in places for name in call.names) < call.count:
+            if 0 < len(present.intersection(call.names)) < call.count:
                 self.wrong.append(f"{session}: {call.names[0]} stands there in part")
         self._count("reordered", session, _out_of_order(names))
 
@@ -91,10 +92,10 @@ async def judge(stage: Stage, ledger: Ledger, deleted: dict[str, set[int]]) -> V
     return verdict
 
 
-def _missing(call: Call, places: dict[str, str], deleted: set[int]) -> list[str]:
+def _missing(call: Call, there: dict[str, str], deleted: set[int]) -> list[str]:
     """Accepted events that are not where they were told to be, though nobody deleted them."""
     pairs: list[tuple[str, Any]] = list(zip(call.names, call.positions, strict=True)) if call.positions else []
-    return [name for name, position in pairs if places.get(name) != position and _epoch(position) not in deleted]
+    return [name for name, position in pairs if there.get(position) != name and _epoch(position) not in deleted]
 
 
 def _epoch(position: str) -> int:
