@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from servers import Server
 from serving import plan, serving
 from sse import Http, Reader, of
 from stored import Stored
+from todo_projection.embedded import free_port
 from todo_write.events import Position
 from todo_write.log import Client, SessionLog, connect
 
@@ -297,6 +299,22 @@ async def test_a_stream_ends_when_its_life_is_over_and_the_next_one_begins_with_
                 await stream.finished()
                 assert [event.name for event in stream.events] == ["snapshot", "status", "bye"]
                 assert stream.events[-1].data["reason"] == "life"
+
+
+async def test_after_a_restart_of_the_gateway_a_client_sees_what_happened_meanwhile(
+    redis_url: str, namespace: str, client: Client, worker: None
+) -> None:
+    port = free_port()
+    async with AsyncExitStack() as clients:
+        async with serving(redis_url, namespace, gateway_port=port) as http:
+            stream = await clients.enter_async_context(http.stream(of("s1")))
+            await SessionLog(client, "s1").append("todo/write", plan("before"))
+            await stream.shows("s1", todos("before"))
+        await stream.finished()
+        assert stream.events[-1].data["reason"] == "shutdown"
+    await SessionLog(client, "s1").append("todo/write", plan("meanwhile"))
+    async with serving(redis_url, namespace, gateway_port=port) as http, http.stream(of("s1")) as stream:
+        await stream.shows("s1", todos("meanwhile"))
 
 
 async def test_heartbeats_come_whether_or_not_anything_else_does(

@@ -115,6 +115,7 @@ def _config(settings: Settings, parts: Parts, more: Sequence[BaseRoute]) -> Conf
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="warning",  # what else it has to say, this process says
         access_log=False,
         server_header=False,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,

@@ -43,7 +43,9 @@ from todo_write.log import Client, LayoutMismatch
 READS_MAX = 32
 RETRY_S = 2
 SESSION = "the session id, percent-encoded: a slash in it as %2F or as it is"
-BAD, GONE, AWAY = {400: "a parameter can't be used"}, {404: "unknown session"}, {503: "redis is away; ask again"}
+BAD = {400: "a parameter can't be used"}
+GONE = {404: "unknown session"}
+AWAY = {500: "what is stored can't be read; an operator mends it", 503: "redis is away; ask again"}
 
 logger = logging.getLogger(__name__)
 
