@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from todo_projection.attach import Verdict, View
+from todo_projection.attach import NOTHING, Verdict, View
 from todo_projection.frames import Baseline, Deleted, Frame, Mark, Published, Rev
 from todo_projection.row import Cell, Row
 from todo_write.events import Position
@@ -134,13 +134,26 @@ def test_a_baseline_replaces_everything_even_by_something_older() -> None:
 
 def test_a_row_that_is_not_equal_differs_be_it_older_newer_or_a_twin() -> None:
     view = attached(HELD)
-    assert not view.differs(E1, "5-a")
-    unequal = ((E1, "5-b"), (E1, "4-a"), (E1, "6-b"), (E2, "5-a"), (E1, None), (None, None))
-    assert all(view.differs(*identity) for identity in unequal)
+    asked = view.whole
+    assert not view.differs(E1, "5-a", asked)
+    for epoch, rev in ((E1, "5-b"), (E1, "4-a"), (E1, "6-b"), (E2, "5-a"), (E1, None), (None, None)):
+        assert view.differs(epoch, rev, asked)
     view.take(frame("6-b", ["new"]))
-    assert not view.differs(E1, "6-b")
-    assert not attached(NONE).differs(None, None)
-    assert attached(NONE).differs(E1, "1-a")
+    assert not view.differs(E1, "6-b", view.whole)
+    assert view.differs(E1, "5-a", view.whole)
+    assert not attached(NONE).differs(None, None, NOTHING)
+    assert attached(NONE).differs(E1, "1-a", NOTHING)
+
+
+def test_frames_that_come_before_the_answer_of_a_poll_are_no_difference() -> None:
+    view = attached(HELD)
+    asked = view.whole
+    for rev in ("6-b", "7-c", "8-d"):
+        view.take(frame(rev, rev))
+    assert [view.differs(E1, rev, asked) for rev in ("5-a", "6-?", "7-?", "8-d")] == [False] * 4
+    assert [view.differs(E1, rev, asked) for rev in ("4-z", "5-z", "8-z", "9-e")] == [True] * 4
+    assert view.differs(E2, "6-b", asked)
+    assert view.differs(None, None, asked)
 
 
 def test_a_late_frame_of_another_key_applies_and_what_is_newest_stays_so() -> None:
@@ -148,7 +161,7 @@ def test_a_late_frame_of_another_key_applies_and_what_is_newest_stays_so() -> No
     view.take(frame("7-c", ["new"]))
     assert view.take(frame("6-b", 6, "notes")) is Verdict.APPLIED
     assert shown(view) == {"todos": ["new"], "notes": 6}
-    assert (view.baseline.rev, view.differs(E1, "7-c")) == ("7-c", False)
+    assert (view.baseline.rev, str(view.whole.rev)) == ("7-c", "7-c")
 
 
 def test_frames_of_two_commits_with_one_n_leave_doubt_whatever_their_keys() -> None:
@@ -287,7 +300,7 @@ class Publishing(RuleBasedStateMachine):
         if self.read is not None:
             doubt |= not view.replace(self.read)
         for _ in range(2):
-            if not view.attached or doubt or view.differs(position and position.epoch, rev and str(rev)):
+            if not view.attached or doubt or view.differs(position and position.epoch, rev and str(rev), view.whole):
                 doubt = not view.replace(self.row)
         assert not doubt
         assert _visible(view.baseline) == _visible(self.row.baseline("s1"))

@@ -91,11 +91,20 @@ class View:
             return Verdict.BEGUN
         return Verdict.GAP if arrived.rev.n > whole.rev.n + 1 else Verdict.APPLIED
 
-    def differs(self, epoch: int | None, rev: str | None) -> bool:
-        """Whether the stored row, by its epoch and rev, is another than what is held. Never "newer": unequal."""
-        if epoch is None:
-            return self._whole != NOTHING
-        return self._whole != Held(epoch, Rev(0, "") if rev is None else Rev.parse(rev))
+    @property
+    def whole(self) -> Held:
+        """The newest of all that is held."""
+        return self._whole
+
+    def differs(self, epoch: int | None, rev: str | None, asked: Held) -> bool:
+        """Whether the stored row, by its epoch and rev, is another than what is held. Never "newer": unequal.
+
+        ``asked`` is what was held when the row was asked for: frames that came before the answer are no difference.
+        """
+        stored = NOTHING if epoch is None else Held(epoch, Rev(0, "") if rev is None else Rev.parse(rev))
+        if stored in (asked, self._whole):
+            return False
+        return not asked.order < stored.order < self._whole.order
 
     def _begin_anew(self, floor: Held) -> None:
         """Hold no value: what was held is of a log that is gone."""

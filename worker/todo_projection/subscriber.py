@@ -203,8 +203,8 @@ class Subscriber:
                 *(("XRANGE", keys.feed(partition), "-", "+", "COUNT", 1) for partition in partitions),
             ]
         )
-        for session, row in zip(sessions, replies[: len(sessions)], strict=True):
-            self.views.compare(session, *_identity(row))
+        for (session, asked), row in zip(sessions.items(), replies[: len(sessions)], strict=True):
+            self.views.compare(session, asked, *_identity(row))
         (clock,) = settled([clock])
         now = int(clock[0]) * 1000 + int(clock[1]) // 1000
         firsts = zip(partitions, replies[len(sessions) :], strict=True)

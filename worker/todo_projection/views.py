@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from todo_projection.attach import Verdict, View
+from todo_projection.attach import Held, Verdict, View
 from todo_projection.frames import Baseline, Published, decode_published
 from todo_projection.row import Row
 from todo_projection.subscription import Snapshot, State, Status, Subscription
@@ -48,13 +48,13 @@ class Views:
         return dict(self._views)
 
     @property
-    def comparable(self) -> list[str]:
-        """The sessions that can be compared with their rows: a baseline was taken, and none is being read."""
-        return [
-            session
+    def comparable(self) -> dict[str, Held]:
+        """What is held of sessions that can be compared with their rows: a baseline is there, and none is under way."""
+        return {
+            session: view.whole
             for session, view in self._views.items()
             if view.attached and not view.reading and session not in self._wanted
-        ]
+        }
 
     def open(self, sessions: Iterable[str]) -> Subscription:
         """A new reader of these sessions; raises InvalidSession."""
@@ -134,10 +134,10 @@ class Views:
         if not certain:
             self.doubt(session)
 
-    def compare(self, session: str, epoch: int | None, rev: str | None) -> None:
-        """Compare with the stored row, by its epoch and rev; unequal ends in a baseline."""
+    def compare(self, session: str, asked: Held, epoch: int | None, rev: str | None) -> None:
+        """Compare with the stored row, by its epoch and rev; unequal ends in a baseline. See ``View.differs``."""
         view = self._views.get(session)
-        if view is not None and view.attached and not view.reading and view.differs(epoch, rev):
+        if view is not None and view.attached and not view.reading and view.differs(epoch, rev, asked):
             self.doubt(session)
 
     def lost(self) -> None:
