@@ -1,6 +1,6 @@
 """What repair tests share: a namespace with a worker that is asked step by step, and events to fill it with."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from redis.asyncio import Redis
@@ -92,6 +92,22 @@ class Yard(Workshop):
     async def pointed(self) -> int:
         """How many pointers stand in the feed."""
         return int(await self.redis.xlen(self.keys.feed(0)))
+
+
+class Interrupted(Wire):
+    """A wire on which something happens before a command with this word in it goes out for the first time."""
+
+    def __init__(self, url: str, word: str, happens: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(url)
+        self._word = word
+        self._happens: Callable[[], Awaitable[None]] | None = happens
+
+    async def pipeline(self, commands: Sequence[Any]) -> list[Any]:
+        happens = self._happens
+        if happens is not None and any(self._word in command for command in commands):
+            self._happens = None
+            await happens()
+        return await super().pipeline(commands)
 
 
 async def fill(redis_url: str, namespace: str, *sessions: str, events: int = 1, partitions: int = 4) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from repairs import MOUNTED, POISON, TALK, TURN, Tally, Yard, write
+from repairs import MOUNTED, POISON, TALK, TURN, Interrupted, Tally, Yard, write
 from todo_projection.awaited import Awaited
 from todo_projection.board import board
 from todo_projection.census import Place
 from todo_projection.look import Standing
 from todo_projection.rebuild import Rebuild
-from todo_projection.wire import Wire
+from todo_projection.wire import Script, Wire
 from todo_write.events import Position
 from todo_write.unit import TodosUnit, todos
 from workshop import Ear
@@ -145,6 +145,20 @@ async def test_rebuilding_while_somebody_appends_ends_right(yard: Yard) -> None:
     await yard.assert_right("s")
 
 
+async def test_a_row_that_changes_just_then_is_asked_for_again(yard: Yard, redis_url: str) -> None:
+    async def change() -> None:
+        await yard.project(write("b"))
+
+    await yard.project(write("a"))
+    await yard.redis.hset(yard.keys.row("s"), "board", "{}")
+    wire = Interrupted(redis_url, Script("repoint").sha, change)
+    asked = await Rebuild(wire, yard.keys, list(MOUNTED), MOUNTED).ask(["s"])
+    await wire.aclose()
+    assert asked.refused == {}
+    await yard.work()
+    await yard.assert_right("s")
+
+
 async def test_a_session_that_was_never_projected_is_pointed_at(yard: Yard) -> None:
     await yard.append("s", write("a"))
     await yard.redis.delete(yard.keys.feed(0))
@@ -153,7 +167,7 @@ async def test_a_session_that_was_never_projected_is_pointed_at(yard: Yard) -> N
 
 
 async def test_a_row_ahead_of_its_log_is_folded_whole_whatever_unit_was_asked_for(yard: Yard) -> None:
-    await yard.project(write("a"), write("b"))
+    await yard.project(write("a"), ("session/title", {"title": "lost"}))
     await yard.redis.xdel(yard.keys.log("s"), (await yard.log())[-1][0])
     await rebuilding(yard, "todos").ask(["s"])
     await yard.work()

@@ -11,7 +11,7 @@ from repairs import MOUNTED, POISON, TALK, TURN, Tally, Yard, write
 from todo_projection.board import board
 from todo_projection.rebuild import Rebuild
 from todo_projection.retention import Cut, Idle, Retention
-from todo_projection.wire import Wire
+from todo_projection.wire import Script, Wire
 from todo_write.unit import todos
 from workshop import Ear
 
@@ -43,6 +43,7 @@ async def trim(yard: Yard, keep: int) -> list[int]:
     assert found.why == ""
     assert await retaining(yard).trim(found) == found.removed
     after = await yard.row()
+    assert after["etag"] != before["etag"] or found.first is None
     assert {**after, "etag": ""} == {**before, "etag": ""} | ({"partial": "1"} if found.first else {})
     assert (await yard.verify()).sound
     return [int(id.partition("-")[2]) for id, _ in await yard.log()]
@@ -60,6 +61,8 @@ async def test_the_last_events_stay_and_with_them_what_units_remember_of_earlier
 async def test_more_stays_than_asked_where_a_unit_needs_it(yard: Yard) -> None:
     await yard.project(TURN, write("a", status="in_progress"), *[TALK] * 20)
     assert await trim(yard, 1) == list(range(22))  # the turn and its write are what the board is made of
+    await yard.project(*[TALK] * 20, TURN, write("b"), *[TALK] * 3)
+    assert await trim(yard, 1) == list(range(39, 47))  # twice as many each time
 
 
 async def test_an_item_in_progress_keeps_the_write_that_began_it(yard: Yard) -> None:
@@ -96,6 +99,17 @@ async def test_the_last_event_always_stays(yard: Yard, keep: int) -> None:
     assert 1 in left
     await yard.project(write("next"))
     assert (await yard.verify()).sound
+
+
+async def test_the_script_leaves_the_last_event_whatever_it_is_told(yard: Yard) -> None:
+    await yard.project(TALK, TURN)
+    row = await yard.row()
+    epoch = row["pos"].partition("-")[0]
+    names = [yard.keys.log("s"), yard.keys.row("s")]
+    arguments = [row["etag"], "new", f"{epoch}-9", "5000"]
+    (reply,) = await Script("trim").call_all(yard.wire, [(names, arguments)])
+    assert reply == [b"done", 1]
+    assert [id for id, _ in await yard.log()] == [f"{epoch}-1"]
 
 
 async def test_a_unit_that_needs_every_event_keeps_them(yard: Yard) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from repairs import MOUNTED, POISON, TALK, TURN, Tally, Yard, write
+from repairs import MOUNTED, POISON, TALK, TURN, Interrupted, Tally, Yard, write
 from todo_projection.board import board
 from todo_projection.look import Repair, point_again
+from todo_projection.verify import Verifier
 from todo_projection.wire import Wire
 from todo_write.unit import todos
 
@@ -124,6 +125,18 @@ async def test_unchanged_values_publish_nothing(yard: Yard) -> None:
     assert (await yard.row())["rev"] == rev
 
 
+async def test_one_that_changes_while_it_is_looked_at_is_looked_at_again(yard: Yard, redis_url: str) -> None:
+    async def change() -> None:
+        await yard.project(write("b", status="in_progress"))
+
+    await yard.project(write("a"))
+    wire = Interrupted(redis_url, "ZSCORE", change)
+    found = [finding async for finding in Verifier(wire, yard.keys, [board, todos]).verify(["s"])]
+    await wire.aclose()
+    assert [finding.sound for finding in found] == [True]
+    assert await yard.indexed("working")
+
+
 async def test_a_row_that_is_merely_on_its_way_is_sound(yard: Yard) -> None:
     await yard.project(write("a"))
     await yard.append("s", write("b"))
@@ -196,9 +209,9 @@ async def test_an_adopted_log_stays_adopted_when_its_row_can_not_be_read(yard: Y
     assert await point_again(yard.wire, yard.keys, [Repair(await yard.look(), MOUNTED, partial=True)]) == [True]
     await yard.work()
     before = await yard.row()
-    await yard.redis.hset(yard.keys.row("s"), "pos", "nowhere")
-    await yard.sweep()
-    await yard.work()
+    await yard.redis.hdel(yard.keys.row("s"), "todos.ver")
+    await yard.project(TALK)
+    before = {**before, "pos": (await yard.row())["pos"]}
     assert timeless(await yard.row()) == timeless(before)
     assert (await yard.verify()).sound
 

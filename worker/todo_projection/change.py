@@ -72,7 +72,7 @@ def unfoldable(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[st
     """
     if row.exists and row.position is not None:
         turned = _all_marked(span, row.cells, units, gap)
-        if all(row.cells[one.unit.key] is one.cell for one in turned):
+        if all(row.cells[one.unit.key] == one.cell for one in turned):
             return acknowledged(span, row)
         return _change(span, row, turned, row.position, row.versions, etag)
     return _change(
