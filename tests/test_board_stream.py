@@ -107,6 +107,7 @@ async def test_a_board_begins_with_its_rows_their_counts_and_then_its_status(
             assert shown(board)["s2"]["board"]["done"] == 1
 
 
+@pytest.mark.every_server
 async def test_a_board_learns_of_new_sessions_changes_and_deletions(
     http: Http, client: Client, redis: Redis, worker: None
 ) -> None:

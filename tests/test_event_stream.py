@@ -38,12 +38,14 @@ async def worker(redis_url: str, namespace: str) -> AsyncIterator[None]:
         yield
 
 
+@pytest.mark.every_server
 async def test_events_behind_the_snapshot_come_with_their_positions_as_ids(
     http: Http, client: Client, redis: Redis, worker: None
 ) -> None:
     log = SessionLog(client, "s1")
     await projected(redis, await client.keys(), "s1", await log.append("note", "part of the snapshot"))
     async with http.stream(of("s1", events=1)) as stream:
+        await stream.got("snapshot")
         position = await log.append("todo/write", plan("a"))
         event = await stream.got("event")
         assert event.id == str(position)

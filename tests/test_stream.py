@@ -35,6 +35,7 @@ def todos(*items: str) -> list[dict[str, str]]:
     return [{"content": item, "status": "pending"} for item in items]
 
 
+@pytest.mark.every_server
 async def test_a_session_nobody_wrote_to_has_an_empty_snapshot_and_then_its_first_plan(
     http: Http, client: Client, worker: None
 ) -> None:
@@ -127,6 +128,7 @@ async def test_two_gateways_show_one_session_alike(
             await stream.shows("s1", todos("19"))
 
 
+@pytest.mark.every_server
 async def test_a_deleted_session_is_told_and_one_that_begins_anew_under_the_same_viewer_is_shown(
     http: Http, client: Client, worker: None
 ) -> None:
