@@ -203,6 +203,20 @@ async def test_a_foreign_log_is_reported_and_marked_once_and_not_folded(
     assert sum("foreign log" in record.getMessage() for record in caplog.records) == 1
 
 
+@pytest.mark.parametrize("first", [0, 3], ids=["with a gap", "without its start"])
+async def test_a_foreign_log_that_goes_on_is_not_reported_again(
+    yard: Yard, caplog: pytest.LogCaptureFixture, first: int
+) -> None:
+    fields = {"type": "todo/write", "time": "1", "op": "o", "data": '{"todos":[]}'}
+    await yard.redis.xadd(yard.keys.log("s"), fields, id=f"{EPOCH}-{first}")
+    with caplog.at_level(logging.WARNING, "todo_projection.audit"):
+        for seq in range(5, 8):
+            await yard.redis.xadd(yard.keys.log("s"), fields, id=f"{EPOCH}-{seq}")
+            await yard.sweep()
+            await yard.work()
+    assert sum("foreign log" in record.getMessage() for record in caplog.records) == 1
+
+
 async def test_a_log_that_became_foreign_is_marked_and_the_last_good_value_stays(yard: Yard) -> None:
     await yard.project(write("a"))
     fields = {"type": "todo/write", "time": "1", "op": "o", "data": '{"todos":[]}'}

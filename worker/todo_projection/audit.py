@@ -58,7 +58,7 @@ class Audit:
         self.sweeps += found.cursor is None
         self._cursor = found.cursor or START
         lost = await self._suspects.judge()
-        await self._repair([look for look in lost if look.foldable or self._is_news(look, "foreign")])
+        await self._repair([look for look in lost if look.foldable or self._is_news(look, "pointed", str(look.tail))])
 
     async def _repair(self, lost: list[Look]) -> None:
         repairs = [mending(look, self.mounted) if look.foldable else Repair(look) for look in lost]
@@ -71,15 +71,15 @@ class Audit:
                 logger.warning(told, look.session, look.row, look.standing, look.tail)
 
     def _report(self, look: Look) -> None:
-        """Say once what only a person can mend."""
-        if look.standing is Standing.BROKEN and self._is_news(look, look.why):
+        """Say once what only a person can mend, not again with every event that a foreign log goes on by."""
+        if look.standing is Standing.BROKEN and self._is_news(look, "broken", look.why):
             logger.warning("session %r can't be projected: %s; rename or delete that key", look.session, look.why)
-        elif look.tail and not look.foldable and self._is_news(look, look.foreign):
+        elif look.tail and not look.foldable and self._is_news(look, "foreign", str(look.tail.epoch)):
             told = "session %r has a foreign log: %s; `rebuild --session %s --partial` adopts it as it stands"
             logger.warning(told, look.session, look.foreign, look.session)
 
-    def _is_news(self, look: Look, what: str) -> bool:
-        key, told = f"{what[:8]} {look.session}", f"{what} {look.tail}"
+    def _is_news(self, look: Look, what: str, told: str) -> bool:
+        key = f"{what} {look.session}"
         if self._told.get(key) == told:
             return False
         if len(self._told) >= SUSPECTS_MAX:
