@@ -1,4 +1,4 @@
-"""Rebuilding: rows folded again from the start of their logs; beside live events, cut short, twice, without noise."""
+"""Rebuilding: rows folded again from the start of their logs; beside live events, twice, without noise."""
 
 import asyncio
 import json
@@ -11,11 +11,9 @@ import pytest
 from redis.asyncio import Redis
 
 from repairs import MOUNTED, POISON, TALK, TURN, Interrupted, Tally, Yard, write
-from todo_projection.awaited import Awaited
 from todo_projection.board import board
-from todo_projection.census import Place
-from todo_projection.look import Standing
 from todo_projection.rebuild import Rebuild
+from todo_projection.unit import Unit
 from todo_projection.wire import Script, Wire
 from todo_write.events import Position
 from todo_write.unit import TodosUnit, todos
@@ -68,7 +66,7 @@ async def test_a_changed_value_is_published_once_and_nothing_historical(yard: Ya
 
 
 async def test_poison_under_a_unit_that_does_not_heal_is_folded_when_its_code_is_mended(yard: Yard) -> None:
-    broken = [board, Tally(mended=False), todos]
+    broken: list[Unit] = [board, Tally(mended=False), todos]
     events = [
         write("1"),
         write("2"),
@@ -204,7 +202,7 @@ async def test_a_trimmed_log_is_refused_and_its_row_goes_on(yard: Yard) -> None:
 
 
 async def test_adopted_it_is_folded_as_it_stands_and_says_what_is_missing_until_that_heals(yard: Yard) -> None:
-    units = [board, Tally(), todos]
+    units: list[Unit] = [board, Tally(), todos]
     await yard.project(write("a"), TALK, write("b"), by=yard.projector(units))
     await yard.redis.xtrim(yard.keys.log("s"), minid=(await yard.log())[1][0], approximate=False)
     rebuild = Rebuild(yard.wire, yard.keys, ["todos"], {**MOUNTED, "tally": 1})
@@ -239,118 +237,6 @@ async def test_a_log_that_began_anew_is_adopted_no_longer(yard: Yard) -> None:
     await yard.project(write("c"))
     await yard.assert_right("s")
     assert "partial" not in await yard.row()
-
-
-# --- all sessions
-
-
-async def gone_through(rebuild: Rebuild, place: Place, pages: int | None = None) -> list[str]:
-    """Whom a rebuild asks for, cut after so many pages."""
-    found: list[str] = []
-    async for _, asked in rebuild.all(place, rate_s=100_000):
-        found += [look.session for look in asked.looks]
-        pages = None if pages is None else pages - 1
-        if pages == 0:
-            break
-    return found
-
-
-async def many(yard: Yard, count: int = 1500) -> set[str]:
-    sessions = {f"s{number}" for number in range(count)}
-    for session in sessions:
-        await yard.append(session, write("a"))
-    await yard.work()
-    return sessions
-
-
-async def test_all_means_every_session_with_a_log_whatever_the_indexes_know(yard: Yard) -> None:
-    sessions = await many(yard, 150)
-    await yard.redis.delete(yard.keys.recent(0))
-    rebuild = rebuilding(yard)
-    assert set(await gone_through(rebuild, await rebuild.place())) == sessions
-    await yard.work()
-    assert set(await yard.indexed("recent")) == sessions
-    await yard.assert_right("s0", "s149")
-
-
-async def test_cut_short_it_goes_on_where_it_was(yard: Yard) -> None:
-    sessions = await many(yard)
-    cut = rebuilding(yard)
-    first = await gone_through(cut, await cut.place(), pages=12)
-    again = rebuilding(yard)
-    place = await again.place()
-    assert place.count
-    rest = await gone_through(again, place)
-    assert set(first) | set(rest) == sessions
-    assert len(rest) < len(sessions)
-    assert (await rebuilding(yard).place()).count == 0
-
-
-async def test_what_was_cut_before_another_server_came_begins_anew(yard: Yard) -> None:
-    await many(yard)
-    cut = rebuilding(yard)
-    await gone_through(cut, await cut.place(), pages=12)
-    name = "rebuild:" + ",".join(sorted(MOUNTED))
-    place: dict[str, Any] = json.loads(await yard.redis.hget(yard.keys.meta, name))
-    await yard.redis.hset(yard.keys.meta, name, json.dumps({**place, "run": "another"}))
-    assert (await rebuilding(yard).place()).cursor == "0"
-    assert (await cut.place(restart=True)).cursor == "0"
-
-
-async def test_of_two_at_once_each_asks_for_all_and_neither_leaves_anything_behind(yard: Yard) -> None:
-    sessions = await many(yard, 600)
-    one, two = rebuilding(yard), rebuilding(yard)
-    places = await one.place(), await two.place()
-    found = await asyncio.gather(gone_through(one, places[0]), gone_through(two, places[1]))
-    assert [set(each) for each in found] == [sessions, sessions]
-    await yard.work()
-    assert {(await yard.look(session)).standing for session in ("s0", "s599")} == {Standing.EVEN}
-    assert await yard.redis.hkeys(yard.keys.meta) == []
-
-
-async def test_its_rate_is_kept(yard: Yard) -> None:
-    await many(yard, 120)
-    clock = asyncio.get_running_loop().time
-    started = clock()
-    rebuild = rebuilding(yard)
-    async for _ in rebuild.all(await rebuild.place(), rate_s=200):
-        pass
-    assert clock() - started >= 120 / 200
-
-
-# --- waiting for it
-
-
-async def test_it_is_awaited_until_all_is_folded(yard: Yard) -> None:
-    await yard.project(write("a"))
-    asked = await rebuilding(yard).ask(["s"])
-    awaited = Awaited(yard.wire, yard.keys)
-    awaited.add(asked.looks, list(MOUNTED))
-    await awaited.look()
-    assert len(awaited) == 1
-    await yard.work()
-    await awaited.look()
-    assert (len(awaited), awaited.done) == (0, 1)
-
-
-async def test_without_a_worker_nobody_waits_for_ever(yard: Yard) -> None:
-    await yard.project(write("a"))
-    asked = await rebuilding(yard).ask(["s"])
-    awaited = Awaited(yard.wire, yard.keys)
-    awaited.add(asked.looks, list(MOUNTED))
-    assert not await asyncio.wait_for(awaited.wait(beat_ms=100, told=lambda: None), 5)
-    await yard.work()
-    await yard.assert_right("s")  # the wish stood in the row all the while
-
-
-async def test_a_session_deleted_meanwhile_is_not_waited_for(yard: Yard) -> None:
-    await yard.project(write("a"))
-    asked = await rebuilding(yard).ask(["s"])
-    awaited = Awaited(yard.wire, yard.keys)
-    awaited.add(asked.looks, list(MOUNTED))
-    await yard.redis.delete(yard.keys.row("s"), yard.keys.log("s"))
-    await awaited.look()
-    assert len(awaited) == 0
 
 
 # --- versions

@@ -183,7 +183,9 @@ class Named:
     def decode(self, raw: bytes) -> Any: ...
 
 
-@pytest.mark.parametrize("key", ["", "Todos", "1a", "a.b", "a:b", "a,b", "etag", "pos", "units", "rev", "partial", "begun"])
+@pytest.mark.parametrize(
+    "key", ["", "Todos", "1a", "a.b", "a:b", "a,b", "etag", "pos", "units", "rev", "partial", "begun"]
+)
 def test_a_unit_whose_key_would_not_fit_a_row_is_refused(key: str) -> None:
     with pytest.raises(InvalidUnit, match="unit key"):
         check_units([Named(key)])

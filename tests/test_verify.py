@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from repairs import MOUNTED, POISON, TALK, TURN, Interrupted, Tally, Yard, write
 from todo_projection.board import board
 from todo_projection.look import Repair, point_again
+from todo_projection.unit import Unit
 from todo_projection.verify import Verifier
 from todo_projection.wire import Wire
 from todo_write.unit import todos
@@ -242,7 +243,7 @@ async def test_a_unit_that_waits_to_be_folded_is_passed_over(yard: Yard) -> None
 
 
 async def test_a_row_of_a_worker_with_other_code_is_found(yard: Yard) -> None:
-    units = [board, Tally(mended=False), todos]
+    units: list[Unit] = [board, Tally(mended=False), todos]
     await yard.project(write("a"), write("a", "b"), by=yard.projector(units))
     finding = await yard.verify(units=[board, Tally(), todos])
     assert set(finding.differences) == {"tally"}
