@@ -112,7 +112,7 @@ async def test_nor_one_that_has_got_on_while_newer_events_wait(yard: Yard) -> No
 
     async def later() -> bool:
         seconds, micros = await yard.redis.time()
-        return seconds * 1000 + micros // 1000 > seen_ms + 50
+        return bool(seconds * 1000 + micros // 1000 > seen_ms + 50)
 
     await eventually(later)
     await yard.append("s", write("b"))
