@@ -1,8 +1,11 @@
 """The command ``up``: plans that move with nothing but one command, and nothing left behind, whatever ends it."""
 
+import asyncio
+import json
 import os
 import re
 import signal
+import urllib.request
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -68,6 +71,27 @@ async def server_process(url: str) -> int:
 async def nothing_is_left(folder: Path, *processes: int) -> None:
     await eventually(lambda: not alive(*processes), message=f"some of {processes} are still there")
     await eventually(lambda: not list(folder.iterdir()), message=f"files are left in {folder}")
+
+
+async def test_the_gateway_is_there_and_goes_with_the_rest(folder: Path) -> None:
+    async with up(Command("todo-projection"), folder) as (everything, _):
+        said = await everything.says("gateway: http://")
+        url, process = re.findall(r"(http://\S+) \(process (\d+)\)", said)[0]
+
+        def answers() -> bool:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return bool(json.load(answer)["sessions"])
+
+        async def listed() -> bool:
+            try:
+                return await asyncio.to_thread(answers)
+            except OSError:
+                return False
+
+        await eventually(listed, 30)
+        everything.send(signal.SIGTERM)
+        assert await everything.ended() == 0
+    await nothing_is_left(folder, int(process))
 
 
 def moves(everything: Running) -> int:

@@ -5,15 +5,16 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Awaitable, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rich.console import Console
 
 from todo_projection.child import Child, child
-from todo_projection.embedded import launched_server
+from todo_projection.embedded import free_port, launched_server
 from todo_projection.plain import plain
 from todo_projection.screen import Screen
 from todo_projection.settings import Settings, mask, variable
@@ -57,7 +58,8 @@ async def _run(
     environment = dict(_environment(settings))
     worker = await stack.enter_async_context(child(*_command(WORKER), "worker", env=environment))
     demo = await stack.enter_async_context(child(*_command(DEMO), "demo", env=environment))
-    console.print(_guide(settings, store, worker, demo))
+    gateway = await stack.enter_async_context(_gateway(environment))
+    console.print(_guide(settings, store, worker, demo, gateway))
     told = {
         asyncio.create_task(_tell(console, f"the worker (process {worker.pid})", worker, _mourn_worker())),
         asyncio.create_task(_tell(console, f"the demo (process {demo.pid})", demo, "no agent writes any more")),
@@ -67,6 +69,17 @@ async def _run(
     done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
+
+
+@asynccontextmanager
+async def _gateway(environment: dict[str, str]) -> AsyncGenerator[str]:
+    """The gateway, if its extra is installed, on a free port; gives what to say of it."""
+    if find_spec("uvicorn") is None or find_spec("starlette") is None:
+        yield "no gateway: pip install 'todo-projection[gateway]'"
+        return
+    port = free_port()
+    async with child(*_command(WORKER), "gateway", "--port", str(port), env=environment) as gateway:
+        yield f"http://127.0.0.1:{port}/api/sessions (process {gateway.pid})"
 
 
 async def _tell(console: Console, who: str, program: Child, so: str) -> None:
@@ -89,7 +102,7 @@ async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _guide(settings: Settings, store: Store, worker: Child, demo: Child) -> str:
+def _guide(settings: Settings, store: Store, worker: Child, demo: Child, gateway: str) -> str:
     """How to look further, and what to try."""
     exports = [
         f"  export {name}={shlex.quote(mask(value))}"
@@ -100,6 +113,7 @@ def _guide(settings: Settings, store: Store, worker: Child, demo: Child) -> str:
     return "\n".join(
         [
             f"redis at {store.address}; worker: process {worker.pid}; demo: process {demo.pid}",
+            f"gateway: {gateway}",
             "To look further, in another terminal:",
             *exports,
             f"  {program} sessions      all plans",
