@@ -77,7 +77,7 @@ def mcp(
         from todo_write.mcp_http import read_address, serve_http
         from todo_write.mcp_stdio import serve_stdio
     except ModuleNotFoundError as error:
-        fail(f"{error.name} is not installed: pip install 'todo-projection[mcp]'", REFUSED)
+        fail(f"the extra mcp is not installed (no {error.name}): pip install 'todo-projection[mcp]'", REFUSED)
     from todo_write.settings import Settings
     from todo_write.tool import TodoWrite
 

@@ -63,6 +63,9 @@ class Settings(StoreSettings):
     def from_env(cls, environ: Mapping[str, str], **flags: object) -> Self:
         """As of the store; PORT, by which platforms say where to listen, counts where TODO_GATEWAY_PORT is missing."""
         port, given = environ.get("PORT"), variable("gateway_port")
-        if port and not environ.get(given):
-            environ = {**environ, given: port}
-        return super().from_env(environ, **flags)
+        if not port or environ.get(given):
+            return super().from_env(environ, **flags)
+        try:
+            return super().from_env({**environ, given: port}, **flags)
+        except InvalidSetting as error:
+            raise InvalidSetting(str(error).replace(given, "PORT")) from None
