@@ -356,4 +356,4 @@ def ground(own_server: Server) -> Iterator[Ground]:
 
 def test_in_whatever_order_things_happen_rows_are_folds_and_readers_see_no_older_value(ground: Ground) -> None:
     machine = type("ProjectionMachine", (Machine,), {"ground": ground})
-    run_state_machine_as_test(machine, settings=settings(max_examples=80, stateful_step_count=50, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=50, deadline=None))
