@@ -140,4 +140,5 @@ async def test_an_address_that_is_taken_is_told(http: Serving, todo_write: Comma
 async def test_without_the_extra_it_says_what_to_install(todo_write: Command, tmp_path: Path) -> None:
     (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('gone', name='mcp')")
     done = await todo_write.having(PYTHONPATH=str(tmp_path))("mcp", "--parallel")
-    assert (done.code, done.err) == (1, "Error: the extra mcp is not installed (no mcp): pip install 'todo-projection[mcp]'\n")
+    told = "Error: the extra mcp is not installed (no mcp): pip install 'todo-projection[mcp]'\n"
+    assert (done.code, done.err) == (1, told)
