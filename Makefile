@@ -6,7 +6,7 @@ READY := .venv/.ready
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench chaos fmt lock
+.PHONY: help up test check bench chaos fmt lock env
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
@@ -39,6 +39,9 @@ chaos: $(READY) ## Processes that die, servers that fail, and what is lost; SEED
 fmt: $(READY) ## Format, and mend what the linter can mend
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+env: $(READY) ## .env.example from the settings
+	PYTHONPATH=tests $(BIN)/python -m example_env > .env.example
 
 lock: ## requirements.lock from pyproject.toml (needs uv)
 	uv pip compile -q --universal --generate-hashes --all-extras --group dev --group bench --group recipes pyproject.toml -o requirements.lock --custom-compile-command "make lock"

@@ -226,6 +226,17 @@ def script(name: Annotated[Literal["append", "delete"], typer.Argument(help="Whi
     typer.echo(files("todo_write").joinpath(f"{name}.lua").read_text("utf-8"), nl=False)
 
 
+@app.command("settings", epilog="Example: todo-write settings >> .env")
+def settings_(json: Json = False) -> None:
+    """Print every setting of the agent's side: its variable, what it is, what is allowed, its default."""
+    from todo_write.settings import Settings
+
+    if json:
+        print_json([one._asdict() for one in Settings.variables()])
+    else:
+        typer.echo("\n".join(one.lines() for one in Settings.variables()), nl=False)
+
+
 @app.command(
     epilog="Exit codes: 0 ended by SIGINT or SIGTERM, or done with --once, 2 a bad setting.\n\n"
     "Example: todo-write demo --speed 2"

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -51,7 +51,7 @@ def _check_url(url: str) -> str:
 class StoreSettings(BaseModel):
     """Where everything is kept: the settings that writers and readers share.
 
-    ``description`` of a field says what is allowed.
+    ``description`` of a field says what is allowed, ``title`` what it is where the description leaves that open.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,13 +59,28 @@ class StoreSettings(BaseModel):
     redis_url: Annotated[
         str,
         AfterValidator(_check_url),
-        Field(description="redis://[user:password@]host:port/database, rediss://… or unix:///path", repr=False),
+        Field(
+            title="where everything is kept",
+            description="redis://[user:password@]host:port/database, rediss://… or unix:///path",
+            repr=False,
+        ),
     ] = "redis://127.0.0.1:6379/0"
     namespace: Annotated[
-        str, Field(pattern=r"^[a-z0-9_-]{1,32}$", description="1-32 characters of a-z, 0-9, '_' and '-'")
+        str,
+        Field(
+            title="the first part of every key",
+            pattern=r"^[a-z0-9_-]{1,32}$",
+            description="1-32 characters of a-z, 0-9, '_' and '-'",
+        ),
     ] = "todo"
     partitions: Annotated[
-        int | None, Field(ge=1, le=PARTITIONS_MAX, description=f"a whole number from 1 to {PARTITIONS_MAX}")
+        int | None,
+        Field(
+            title="how many parts a new namespace has, for life; 64 where nobody says",
+            ge=1,
+            le=PARTITIONS_MAX,
+            description=f"a whole number from 1 to {PARTITIONS_MAX}",
+        ),
     ] = None
 
     @classmethod
@@ -84,21 +99,62 @@ class StoreSettings(BaseModel):
         except ValidationError as error:
             raise InvalidSetting("\n".join(_explain(cls, found) for found in error.errors())) from None
 
+    @classmethod
+    def variables(cls) -> list["Variable"]:
+        """Every setting, in the order in which they are declared."""
+        return [
+            Variable(variable(name), field.default, field.title or "", field.description or "")
+            for name, field in cls.model_fields.items()
+        ]
+
+
+class Variable(NamedTuple):
+    """A setting as an environment variable: its default, what it is, and what is allowed."""
+
+    name: str
+    default: str | int | bool | None
+    title: str
+    allowed: str
+
+    def lines(self) -> str:
+        """Lines of an ``.env`` file that say all of this and set nothing."""
+        text = f"{self.title}; allowed: {self.allowed}" if self.title else self.allowed
+        default = "" if self.default is None else self.default
+        return f"# {text}\n#{self.name}={str(default).lower() if isinstance(default, bool) else default}\n"
+
 
 class Settings(StoreSettings):
     """Everything that can be set on the agent's side, with its default."""
 
-    allow_parallel_in_progress: Annotated[bool | None, Field(description="true or false")] = None
+    allow_parallel_in_progress: Annotated[
+        bool | None,
+        Field(title="whether several todos may be in progress at once; no default", description="true or false"),
+    ] = None
     session: Annotated[
         str | None,
         AfterValidator(lambda session: session if session is None else check_session(session)),
-        Field(description="1-256 bytes of UTF-8 without control characters and braces"),
+        Field(
+            title="the session of a command that is given none",
+            description="1-256 bytes of UTF-8 without control characters and braces",
+        ),
     ] = None
     append_budget_ms: Annotated[
-        int, Field(ge=1, le=600_000, description="a whole number of milliseconds from 1 to 600000")
+        int,
+        Field(
+            title="how long an append may take in all, tries included; a model waits for it",
+            ge=1,
+            le=600_000,
+            description="a whole number of milliseconds from 1 to 600000",
+        ),
     ] = 5000
     append_attempt_ms: Annotated[
-        int, Field(ge=1, le=60_000, description="a whole number of milliseconds from 1 to 60000")
+        int,
+        Field(
+            title="how long one try of an append may take",
+            ge=1,
+            le=60_000,
+            description="a whole number of milliseconds from 1 to 60000",
+        ),
     ] = 1000
 
 

@@ -170,6 +170,15 @@ def schema(
         print_json(frames.schema(shape), indented=True)
 
 
+@app.command("settings", epilog=notes("settings", "settings >> .env", codes="0 printed, 2 wrong usage"))
+def settings_(json: Json = False) -> None:
+    """Print every setting of the operator's side: its variable, what it is, what is allowed, its default."""
+    if json:
+        print_json([one._asdict() for one in Settings.variables()])
+    else:
+        print_line("\n".join(one.lines() for one in Settings.variables()).rstrip().encode())
+
+
 def main() -> None:
     """The entry point: what a person must mend is one message and an exit code, never a traceback."""
     try:

@@ -43,7 +43,7 @@ def _flag(name: str) -> inspect.Parameter:
     default = "" if field.default in (None, "", PydanticUndefined) else f"; default {field.default}"
     option = typer.Option(
         f"--{name.removeprefix('gateway_').replace('_', '-')}",
-        help=f"{field.description} [{variable(name)}{default}]",
+        help=f"{f'{field.title}: ' if field.title else ''}{field.description} [{variable(name)}{default}]",
         metavar=name.rpartition("_")[2].upper(),
         show_default=False,
     )

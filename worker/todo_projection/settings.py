@@ -35,14 +35,21 @@ class Settings(StoreSettings):
     ] = 100
     stuck_ms: Annotated[int, Field(ge=1, description="in progress for longer is stuck, 1 ms or more")] = 900_000
     quiet_ms: Annotated[int, Field(ge=1, description="no event for longer is quiet, 1 ms or more")] = 600_000
-    log_level: Annotated[LogLevel, Field(description="debug, info, warning or error")] = "info"
+    log_level: Annotated[
+        LogLevel, Field(title="the least that is said", description="debug, info, warning or error")
+    ] = "info"
     grace_ms: Annotated[int, Field(ge=0, le=600_000, description="time to end after SIGTERM, 0 to 600000 ms")] = 10_000
-    gateway_host: Annotated[str, Field(min_length=1, description="an address of this machine")] = "127.0.0.1"
-    gateway_port: Annotated[int, Field(ge=0, le=65_535, description="a port, 0 to 65535; 0 takes a free one")] = 8421
+    gateway_host: Annotated[
+        str, Field(title="where the gateway listens", min_length=1, description="an address of this machine")
+    ] = "127.0.0.1"
+    gateway_port: Annotated[
+        int, Field(title="and on which port", ge=0, le=65_535, description="a port, 0 to 65535; 0 takes a free one")
+    ] = 8421
     gateway_prefix: Annotated[
         str,
         AfterValidator(_check_prefix),
         Field(
+            title="the path under which a proxy serves the gateway",
             pattern=r"^(/[A-Za-z0-9._~-]+)*$",
             description="a path such as /plans, without a slash at its end; not /api, /livez or /readyz",
         ),
