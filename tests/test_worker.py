@@ -34,7 +34,7 @@ from todo_projection.feed import PENDING_PAGE
 from todo_projection.row import Row
 from todo_projection.rows import Rows
 from todo_projection.span import Pointer
-from todo_projection.worker import HANDLED_WEIGHT, STEP_WEIGHT_MAX, steps
+from todo_projection.steps import HANDLED_WEIGHT, STEP_WEIGHT_MAX, steps
 from todo_write.events import GROUP
 from todo_write.log import Client, connect
 from workshop import Ear

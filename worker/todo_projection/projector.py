@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 
 from todo_projection.advance import Advance, Mounted
 from todo_projection.change import Change, acknowledged, advanced, folded, skipped, unfoldable
@@ -11,6 +12,7 @@ from todo_projection.fold import CorruptCell, Fold, adopt
 from todo_projection.history import Found, History
 from todo_projection.rows import Rows
 from todo_projection.span import Gap, Pointer, spans_of
+from todo_projection.tally import Tally
 from todo_projection.unit import Unit
 from todo_projection.wire import Wire
 from todo_write.events import Event, Keys, token
@@ -18,6 +20,8 @@ from todo_write.events import Event, Keys, token
 logger = logging.getLogger(__name__)
 
 Batches = Mapping[int, Sequence[Pointer]]
+
+_NO_MARK = ("", "-")
 
 
 @dataclass(slots=True)
@@ -41,13 +45,23 @@ class Projector:
     again from the row as it is then.
     """
 
-    def __init__(self, wire: Wire, keys: Keys, units: Sequence[Unit], rows: Rows, *, publish: str = "PUBLISH") -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        keys: Keys,
+        units: Sequence[Unit],
+        rows: Rows,
+        *,
+        publish: str = "PUBLISH",
+        tally: Tally | None = None,
+    ) -> None:
         self._wire = wire
         self._keys = keys
         self._mounted = Mounted(units)
         self._rows = rows
         self._history = History(wire, keys)
         self._publish = publish
+        self._tally = tally or Tally()
 
     @property
     def handles(self) -> frozenset[str]:
@@ -65,6 +79,8 @@ class Projector:
 
     async def project(self, batches: Batches) -> Outcome:
         """Read, fold and commit; raises Outdated, or redis errors after which every pointer counts as pending."""
+        self._tally.step()
+        began = perf_counter()
         spans = {partition: spans_of(batch) for partition, batch in batches.items()}
         rows = await self._rows.load([session for found in spans.values() for session in found])
         advance = self._mounted.advance
@@ -82,7 +98,9 @@ class Projector:
                     of_partition.append(advanced(one.span, one.row, etag))  # most of a real mix: 2 µs instead of 12
                 else:
                     of_partition.append(await self._change(one, next(events), etag))
-        return await self._commit(changes)
+        outcome = await self._commit(changes)
+        self._tally.step_s.add(perf_counter() - began)
+        return outcome
 
     async def skip(self, partition: int, pointers: Sequence[Pointer], reason: str) -> Outcome:
         """Go past the events of one session without trying them, with a mark that says why; raises as ``project``."""
@@ -109,6 +127,7 @@ class Projector:
         folds, epoch, last = self._mounted.folds(advance), advance.span.last.epoch, 0
         if advance.row.partial and advance.need and advance.need.after < 0:
             async for standing in self._history.standing(advance.span):
+                self._tally.step()
                 adopt(folds, standing)
                 last = standing[-1].event.time if standing else last
             return folds, last
@@ -117,13 +136,16 @@ class Projector:
         if not found.whole and advance.need:
             reached = events[-1].seq if events else advance.need.after
             async for events in self._history.pages(advance.span, reached):
+                self._tally.step()
                 _take(folds, epoch, events)
         return folds, events[-1].time if events else 0
 
     async def _commit(self, changes: Mapping[int, Sequence[Change]]) -> Outcome:
         outcome = Outcome()
         calls = {p: commit_call(self._keys, p, self._publish, found) for p, found in changes.items() if found}
+        tally, began = self._tally, perf_counter()
         replies = await script.call_all(self._wire, list(calls.values()))
+        tally.commit_s.add(perf_counter() - began)
         failed: Exception | None = None
         for partition, reply in zip(calls, replies, strict=True):
             if isinstance(reply, Exception):
@@ -131,9 +153,11 @@ class Projector:
                 self._forget(changes[partition])
             elif reply == [b"rewound"]:
                 outcome.rewound.append(partition)
+                tally.rewound += sum(len(change.pointers) for change in changes[partition])
                 self._forget(changes[partition])
             else:
                 self._settle(partition, changes[partition], reply, outcome)
+        tally.published += outcome.published
         if failed is not None:
             raise failed
         return outcome
@@ -147,20 +171,28 @@ class Projector:
             kind, _, why = word.decode("utf-8", "replace").partition(" ")
             if kind == "conflict":
                 outcome.conflicts.setdefault(partition, []).extend(change.pointers)
+                self._tally.conflicts += len(change.pointers)
                 self._rows.forget(change.session)
                 continue
             if kind == "broken":
                 logger.error("session %r can't be projected: %s", change.session, why)
                 self._rows.forget(change.session)
+                self._tally.broken += len(change.pointers)
                 outcome.committed += len(change.pointers) if why.startswith("WRONGTYPE") else 0
                 continue
             logger.error("session %r: stored, but its frame was refused: %s", change.session, why)
             self._done(change, outcome)
 
     def _done(self, change: Change, outcome: Outcome) -> None:
-        outcome.committed += len(change.pointers)
-        if change.after is not None:
-            self._rows.keep(change.session, change.after)
+        count, tally = len(change.pointers), self._tally
+        outcome.committed += count
+        if change.after is None:
+            tally.repeated += count
+            return
+        tally.projected += count
+        if change.mark not in _NO_MARK:
+            tally.marked += 1
+        self._rows.keep(change.session, change.after)
 
     def _forget(self, changes: Sequence[Change]) -> None:
         for change in changes:

@@ -27,13 +27,13 @@ from todo_projection.row import encode_versions
 from todo_projection.rows import Rows
 from todo_projection.settings import Settings
 from todo_projection.span import Pointer
+from todo_projection.steps import steps
+from todo_projection.tally import Tally
 from todo_projection.unit import Unit
 from todo_projection.wire import BLOCK_SLACK_S, Wire
 from todo_write.events import Keys
 from todo_write.log import connect
 
-STEP_WEIGHT_MAX = 2048
-HANDLED_WEIGHT = 8  # against 1 of an event whose data is not read: 256 in each half are 128 MiB at the very worst
 CONFLICT_TRIES_MAX = 10
 LEAVE_S = 1.0
 STAND_BY_S = 1.0
@@ -58,7 +58,8 @@ class Worker:
 
     ``await run()`` ends after ``stop()``, once the batch in hand is committed. While the server is away it waits; it
     raises only what a person must mend: LayoutMismatch, and mistakes of ours.
-    ``in_hand`` counts pointers that were read and are not committed: they stay pending in their feeds.
+    ``in_hand`` counts pointers that were read and are not committed: they stay pending in their feeds. ``tally`` tells
+    those who watch it what it has done.
     """
 
     def __init__(self, settings: Settings, units: Sequence[Unit]) -> None:
@@ -76,6 +77,7 @@ class Worker:
         self._sweep_at = 0.0
         self._stepped_down = ""
         self.in_hand = 0
+        self.tally = Tally()
 
     def stop(self) -> None:
         """Finish the batch in hand, then end ``run``; harmless when called twice."""
@@ -98,6 +100,7 @@ class Worker:
             await self._leave()
 
     async def _step(self) -> None:
+        self.tally.step()
         try:
             parts = self._parts or await self._assemble()
             if self._stepped_down:
@@ -124,7 +127,7 @@ class Worker:
             keys=keys,
             feeds=Feeds(self._reads, self._commands, keys, self.name),
             rows=rows,
-            projector=Projector(self._commands, keys, self._units, rows, publish=publish),
+            projector=Projector(self._commands, keys, self._units, rows, publish=publish, tally=self.tally),
             beats=Beats(self._commands, keys, self.name, versions),
             audit=Audit(self._commands, keys, versions),
         )
@@ -162,11 +165,13 @@ class Worker:
         if self._sweep is None:
             alive = await self._alive(parts)
             inherited = await parts.feeds.inherit(alive, idle_ms_min=self._settings.claim_idle_ms)
+            self.tally.reclaimed_dead += sum(map(len, inherited.batches.values()))
             await self._project_with_care(parts, inherited.batches)
             if inherited.more:
                 return
         # Twice as long: what a dead worker held has been inherited by then, as a delivery that counts.
         claimed = await parts.feeds.claim(self._sweep, idle_ms_min=2 * self._settings.claim_idle_ms)
+        self.tally.reclaimed_slow += sum(map(len, claimed.batches.values()))
         await self._project(parts, claimed.batches)
         self._sweep = claimed.cursors or None
         if self._sweep is None:
@@ -249,7 +254,9 @@ class Worker:
         while self._parts is not None:
             beats, state = self._parts.beats, STEPPED_DOWN if self._stepped_down else WORKING
             try:
-                await beats.beat(state, self._stepped_down, repaired=self._parts.audit.repaired)
+                self.tally.repaired = self._parts.audit.repaired
+                await beats.beat(state, self._stepped_down, repaired=self.tally.repaired)
+                self.tally.beat()
             except Unavailable as error:
                 logger.debug("beat missed: %s", error)  # the step meets the same server and says so loudly
             await asyncio.sleep(self._settings.beat_ms / 1000)
@@ -277,21 +284,3 @@ def _no_errors(found: Sequence[int | BaseException]) -> Iterator[int]:
         if isinstance(one, BaseException):
             raise one
         yield one
-
-
-def steps(batches: Mapping[int, Sequence[Pointer]], handles: frozenset[str]) -> Iterator[dict[int, Sequence[Pointer]]]:
-    """Batches in steps of at most ``STEP_WEIGHT_MAX``, by what has to be held at once; each partition in order."""
-    step: dict[int, Sequence[Pointer]] = {}
-    weight = 0
-    for partition, batch in batches.items():
-        start = 0
-        for end, pointer in enumerate(batch, 1):
-            weight += HANDLED_WEIGHT if pointer.type in handles else 1
-            if weight >= STEP_WEIGHT_MAX:
-                step[partition] = batch[start:end]
-                yield step
-                step, weight, start = {}, 0, end
-        if start < len(batch):
-            step[partition] = batch[start:]
-    if step:
-        yield step
