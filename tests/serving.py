@@ -1,9 +1,13 @@
 """A gateway of the test's own process, and what its clients do."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from eventually import eventually
 from sse import Http
@@ -14,12 +18,12 @@ from todo_projection.signals import Stop
 
 
 @asynccontextmanager
-async def serving(redis_url: str, namespace: str, **settings: object) -> AsyncGenerator[Http]:
-    """A gateway that serves while the block runs."""
+async def serving(redis_url: str, namespace: str, *, more: Sequence[str] = (), **settings: Any) -> AsyncGenerator[Http]:
+    """A gateway that serves while the block runs; at ``more`` paths it answers with nothing."""
     given = {"redis_url": redis_url, "namespace": namespace, "gateway_port": free_port(), **settings}
     made = Settings.from_env({}, **given)
     stop = Stop()
-    running = asyncio.create_task(serve(made, stop))
+    running = asyncio.create_task(serve(made, stop, [Route(path, _nothing) for path in more]))
     http = Http("127.0.0.1", made.gateway_port, made.gateway_prefix)
     try:
         await eventually(lambda: _answers(http, running))
@@ -27,6 +31,10 @@ async def serving(redis_url: str, namespace: str, **settings: object) -> AsyncGe
     finally:
         stop.ask()
         await running
+
+
+async def _nothing(_: Request) -> Response:
+    return Response()
 
 
 async def _answers(http: Http, running: asyncio.Task[None]) -> bool:

@@ -112,9 +112,12 @@ class Http:
         self.port = port
         self.prefix = prefix
 
-    async def get(self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
+    async def get(
+        self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET", body: bytes = b""
+    ) -> Answer:
+        length = {"content-length": str(len(body))} if body else {}
         async with self._connected() as (reader, writer):
-            writer.write(self._request(method, path, {"connection": "close", **(headers or {})}))
+            writer.write(self._request(method, path, {"connection": "close", **length, **(headers or {})}) + body)
             status, found = await _head(reader)
             body = await reader.read()
             return Answer(status, found, _unchunked(body) if found.get("transfer-encoding") == "chunked" else body)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 from rich.text import Text
 
-from todo_projection import frames, keeping, looking, process, repairing, watching
+from todo_projection import frames, granting, keeping, looking, process, repairing, watching
 from todo_projection import up as everything
 from todo_projection.child import NotStarted
 from todo_projection.declarations import declarations
@@ -36,6 +36,7 @@ app = typer.Typer(
 app.add_typer(looking.app)
 app.add_typer(repairing.app)
 app.add_typer(keeping.app)
+app.add_typer(granting.app)
 app.add_typer(watching.app)
 
 
@@ -78,6 +79,8 @@ def worker(settings: Settings) -> None:
 )
 @with_settings(
     *("gateway_host", "gateway_port", "gateway_prefix", "heartbeat_ms", "stream_life_ms", "stream_sessions_max"),
+    *("gateway_open", "gateway_tokens_file", "gateway_jwt_key_file", "gateway_jwt_audience", "gateway_jwt_issuer"),
+    *("gateway_origins",),
     *("streams_max", "send_timeout_ms", "stuck_ms", "quiet_ms", "grace_ms", "log_level"),
 )
 def gateway(settings: Settings) -> None:

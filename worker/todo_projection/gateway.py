@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import resource
+import signal
 import socket
 from collections.abc import AsyncGenerator, Generator, Sequence
 
@@ -11,6 +12,7 @@ from redis.exceptions import RedisError
 from starlette.routing import BaseRoute
 from uvicorn import Config, Server
 
+from todo_projection.access import Access, check_exposure, own_hosts
 from todo_projection.background import end
 from todo_projection.boards import Boards
 from todo_projection.connection import HEAD_BYTES_MAX, Connection, open_listener
@@ -21,11 +23,13 @@ from todo_projection.signals import Stop, stopping
 from todo_projection.stream import Streams
 from todo_projection.subscriber import Subscriber
 from todo_projection.tail import Tails
+from todo_projection.tokens import Tokens
 from todo_projection.unit import mounted_units
 from todo_projection.wire import Wire
 from todo_write.log import connect
 
 ANSWER_S = 3.0
+TOKENS_S = 1.0  # between two looks at the files of tokens
 LAST_S = 0.5  # kept of the time to end for what comes after the clients
 
 logger = logging.getLogger(__name__)
@@ -41,19 +45,28 @@ class GatewayServer(Server):
 
 
 def run_gateway(settings: Settings, more: Sequence[BaseRoute] = ()) -> int:
-    """Serve until SIGTERM or SIGINT, and return 0; raises LayoutMismatch, InvalidUnit, and OSError for its address.
+    """Serve until SIGTERM or SIGINT, and return 0.
 
-    While redis is away it serves what it can, and says so.
+    Raises LayoutMismatch, InvalidUnit, InvalidSetting for an address or tokens that can't be, OSError for its address.
+    SIGHUP reads tokens anew, which happens by itself too soon after their file has changed. While redis is away it
+    serves what it can, and says so.
     """
     _allow_many_clients()
+    check_exposure(settings)
     asyncio.run(_until_a_signal(settings, more))
     return 0
 
 
-async def serve(settings: Settings, stop: Stop, more: Sequence[BaseRoute] = ()) -> None:
-    """Serve until ``stop`` is asked; ``more`` are further routes. Raises as ``run_gateway``."""
+async def serve(
+    settings: Settings, stop: Stop, more: Sequence[BaseRoute] = (), hup: asyncio.Event | None = None
+) -> None:
+    """Serve until ``stop`` is asked; ``more`` are further routes; ``hup`` asks for tokens to be read anew.
+
+    Raises as ``run_gateway``.
+    """
+    check_exposure(settings)
     with open_listener(settings.gateway_host, settings.gateway_port) as listener:
-        async with _parts(settings) as parts:
+        async with _parts(settings, hup or asyncio.Event()) as parts:
             await _check_layout(parts)
             server = GatewayServer(_config(settings, parts, more))
             serving = asyncio.create_task(server.serve([listener]))
@@ -66,20 +79,27 @@ async def serve(settings: Settings, stop: Stop, more: Sequence[BaseRoute] = ()) 
 
 async def _until_a_signal(settings: Settings, more: Sequence[BaseRoute]) -> None:
     with stopping() as stop:
-        await serve(settings, stop, more)
+        hup = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hup.set)
+        await serve(settings, stop, more, hup)
 
 
 @contextlib.asynccontextmanager
-async def _parts(settings: Settings) -> AsyncGenerator[Parts]:
+async def _parts(settings: Settings, hup: asyncio.Event) -> AsyncGenerator[Parts]:
+    tokens = Tokens(settings)
     client, wire = connect(settings), Wire(settings.redis_url, timeout_s=ANSWER_S)
     boards = Boards(client, wire, stuck_ms=settings.stuck_ms, quiet_ms=settings.quiet_ms)
     tails = Tails(client, wire)
     streams = Streams(
-        heartbeat_ms=settings.heartbeat_ms, life_ms=settings.stream_life_ms, open_max=settings.streams_max
+        heartbeat_ms=settings.heartbeat_ms,
+        life_ms=settings.stream_life_ms,
+        open_max=settings.streams_max,
+        counts=lambda holder: tokens.grant(holder.token) == holder.grant,
     )
     try:
         async with Subscriber(client) as subscriber:
             running = [asyncio.create_task(part.run()) for part in (boards, tails)]
+            running.append(asyncio.create_task(_keep_tokens(tokens, streams, hup)))
             try:
                 yield Parts(
                     client,
@@ -89,6 +109,7 @@ async def _parts(settings: Settings) -> AsyncGenerator[Parts]:
                     boards,
                     Pages(client, wire, mounted_units()),
                     tails,
+                    Access(tokens, origins=settings.origins, hosts=own_hosts(settings)),
                     settings.stuck_ms,
                     settings.quiet_ms,
                     settings.stream_sessions_max,
@@ -99,6 +120,18 @@ async def _parts(settings: Settings) -> AsyncGenerator[Parts]:
     finally:
         await wire.aclose()
         await client.aclose()
+
+
+async def _keep_tokens(tokens: Tokens, streams: Streams, hup: asyncio.Event) -> None:
+    """Read tokens anew when their file has changed or somebody asks, and end the streams of those that are gone."""
+    while True:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TOKENS_S):
+                await hup.wait()
+        asked = hup.is_set()
+        hup.clear()
+        if tokens.reload(asked=asked):
+            streams.recheck()
 
 
 async def _check_layout(parts: Parts) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from todo_projection.fold import Fold
 from todo_projection.frames import Baseline, Mark, Page
-from todo_projection.refusal import away, bad, unknown
+from todo_projection.refusal import away, bad, no_session
 from todo_projection.row import Row
 from todo_projection.rows import read_row
 from todo_projection.tail import entry_of
@@ -80,7 +80,7 @@ class Pages:
             return _Place(session, log, row, row.position.epoch)
         last = await self._wire.command("XREVRANGE", log, "+", "-", "COUNT", 1)
         if not last:
-            raise unknown("session is unknown: nobody wrote to it, or it was deleted", session, "a session with a log")
+            raise no_session(session)
         entry = entry_of(last[0])
         return _Place(session, log, Row(), None if entry is None else entry.position.epoch)
 

@@ -39,6 +39,11 @@ def unknown(what: str, value: str, allowed: str) -> Refusal:
     return Refusal(404, Problem(what, value, allowed))
 
 
+def no_session(session: str) -> Refusal:
+    """404: nobody wrote to it, or whoever asks may not know that somebody did; the two answers are one."""
+    return unknown("session is unknown: nobody wrote to it, or it was deleted", session, "a session with a log")
+
+
 def broken(what: str) -> Refusal:
     """500: what is stored can't be read; an operator mends it."""
     return Refusal(500, Problem(what))

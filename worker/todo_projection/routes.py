@@ -4,20 +4,25 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from todo_projection.access import Access, holder_of, not_allowed
+from todo_projection.answers import REFUSED, as_json, refuse
 from todo_projection.boards import Boards, SessionList, parse_cursor
 from todo_projection.frames import Page
+from todo_projection.grant import Scope as Sessions
+from todo_projection.headers import with_headers
+from todo_projection.login import Login
 from todo_projection.openapi import Endpoint, describe
 from todo_projection.pages import Pages
 from todo_projection.parameters import (
@@ -28,23 +33,23 @@ from todo_projection.parameters import (
     PlanStreamParameters,
     read,
 )
-from todo_projection.refusal import Problem, Refusal, Refused, away, bad, broken
-from todo_projection.row import CorruptRow
+from todo_projection.refusal import bad, no_session
 from todo_projection.sessions import Query
-from todo_projection.sources import BoardRows, PlanAndEvents, Plans
-from todo_projection.stream import HEADERS, Source, Stream, Streams
+from todo_projection.sources import BoardRows, PlanAndEvents, Plans, Veiled
+from todo_projection.stream import Source, Stream, Streams
 from todo_projection.subscriber import Subscriber
 from todo_projection.tail import Tails
 from todo_projection.window import Rank
 from todo_projection.wire import Wire
-from todo_write.events import InvalidSession, Position, check_session
+from todo_write.events import Position, check_session
 from todo_write.log import Client, LayoutMismatch
 
 READS_MAX = 32
 RETRY_S = 2
 SESSION = "the session id, percent-encoded: a slash in it as %2F or as it is"
 BAD = {400: "a parameter can't be used"}
-GONE = {404: "unknown session"}
+GONE = {404: "unknown session, or one that the token does not show"}
+DENIED = {401: "no token that counts", 403: "the token does not allow it"}
 AWAY = {500: "what is stored can't be read; an operator mends it", 503: "redis is away; ask again"}
 
 logger = logging.getLogger(__name__)
@@ -57,13 +62,13 @@ class Health(msgspec.Struct, frozen=True):
     problems: list[str] = []
 
 
-LIST = Endpoint("/api/sessions", "The sessions, a page at a time", ListParameters, SessionList, BAD | AWAY)
+LIST = Endpoint("/api/sessions", "The sessions, a page at a time", ListParameters, SessionList, BAD | DENIED | AWAY)
 PAGE = Endpoint(
     "/api/sessions/{session}",
     "A page of a session's history; the newest one with the session's values, as does one at a position",
     PageParameters,
     Page,
-    BAD | GONE | AWAY,
+    BAD | DENIED | GONE | AWAY,
     {"session": SESSION},
 )
 LIVE = Endpoint("/livez", "Whether this process gets round", NoParameters, Health, {})
@@ -81,6 +86,7 @@ class Parts:
     boards: Boards
     pages: Pages
     tails: Tails
+    access: Access
     stuck_ms: int
     quiet_ms: int
     stream_sessions_max: int
@@ -89,18 +95,9 @@ class Parts:
 
 def application(parts: Parts, more: Sequence[BaseRoute] = ()) -> ASGIApp:
     """The gateway as an ASGI application; ``more`` are further routes, behind its own."""
-    routes = Routes(parts)
     app = Starlette(
-        routes=[
-            Route(LIST.path, routes.sessions),
-            Route(PAGE.path.replace("}", ":path}"), routes.session),
-            Route("/api/stream", routes.stream),
-            Route("/api/openapi.json", routes.openapi),
-            Route(LIVE.path, routes.live),
-            Route(READY.path, routes.ready),
-            *more,
-        ],
-        exception_handlers=dict.fromkeys((*_REFUSED, HTTPException, Exception), _refuse),
+        routes=every_route(parts, more),
+        exception_handlers=dict.fromkeys((*REFUSED, HTTPException, Exception), refuse),
     )
     app.router.redirect_slashes = False  # a slash at the end belongs to the session id
 
@@ -109,7 +106,35 @@ def application(parts: Parts, more: Sequence[BaseRoute] = ()) -> ASGIApp:
         scope["root_path"] = parts.prefix
         await app(scope, receive, send)
 
-    return prefixed
+    return with_headers(_shared(prefixed, parts.access.origins))
+
+
+def every_route(parts: Parts, more: Sequence[BaseRoute] = ()) -> list[BaseRoute]:
+    """The routes of the application, each behind its rule."""
+    routes, login = Routes(parts), Login(parts.access, parts.prefix)
+    return parts.access.guard(
+        [
+            Route(LIST.path, routes.sessions),
+            Route(PAGE.path.replace("}", ":path}"), routes.session),
+            Route("/api/stream", routes.stream),
+            Route("/api/openapi.json", routes.openapi),
+            Route(LIVE.path, routes.live),
+            Route(READY.path, routes.ready),
+            Route("/api/login", login.standing),
+            Route("/api/login", login.log_in, methods=["POST"]),
+            Route("/api/logout", login.log_out, methods=["POST"]),
+            *more,
+        ]
+    )
+
+
+def _shared(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+    """The application, which pages of these origins may ask too, with a token of their own and never by cookie."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["authorization", "last-event-id"]
+    )
 
 
 class Routes:
@@ -122,26 +147,31 @@ class Routes:
     async def sessions(self, request: Request) -> Response:
         """A page of the list of sessions."""
         asked = read(_query(request), ListParameters)
-        query = self._asked(asked)
+        query = self._asked(asked, _board(request))
         after = _cursor(asked.cursor)
         async with self._reading:
-            return _json(await self._parts.boards.page(query, after))
+            return as_json(await self._parts.boards.page(query, after))
 
     async def session(self, request: Request) -> Response:
         """A page of a session's history."""
         asked = read(_query(request), PageParameters)
-        session = check_session(_session(request))
+        session, grant = check_session(_session(request)), holder_of(request).grant
         pages = self._parts.pages
+        if not grant.events and (asked.before_seq, asked.at_seq) != (msgspec.UNSET, msgspec.UNSET):
+            raise not_allowed("events, nor values of former times")
+        if not grant.scope.holds(session):
+            raise no_session(session)
         async with self._reading:
             match asked.before_seq, asked.at_seq:
                 case int(), int():
                     raise bad("beforeSeq and atSeq are two ends of a page", None, "one of the two")
                 case int() as seq, _:
-                    return _json(await pages.before(session, seq, asked.limit))
+                    return as_json(await pages.before(session, seq, asked.limit))
                 case _, int() as seq:
-                    return _json(await pages.at(session, seq, asked.limit))
+                    return as_json(await pages.at(session, seq, asked.limit))
                 case _:
-                    return _json(await pages.tail(session, asked.limit))
+                    page = await pages.tail(session, asked.limit)
+                    return as_json(page if grant.events else Page([], has_more=False, projections=page.projections))
 
     async def stream(self, request: Request) -> Response:
         """An event stream of plans, or of a board."""
@@ -149,29 +179,32 @@ class Routes:
             board = read(_query(request), BoardStreamParameters)
             if not board.board:
                 raise bad("a stream carries plans or a board", "board=0", "session=… or board=1")
+            query = self._asked(board, _board(request))
             self._parts.streams.admit()
-            return self._streamed(BoardRows(self._parts.boards, self._parts.boards.open(self._asked(board))))
+            return self._streamed(request, BoardRows(self._parts.boards, self._parts.boards.open(query)))
         plans = read(_query(request), PlanStreamParameters)
         sessions = list(dict.fromkeys(check_session(session) for session in plans.session))
         if not 1 <= len(sessions) <= self._parts.stream_sessions_max:
             allowed = f"session=… once for each of 1 to {self._parts.stream_sessions_max}, or board=1"
             raise bad("a stream carries plans or a board", f"{len(sessions)} sessions", allowed)
-        return self._streamed(self._plans(plans, sessions, request.headers.get("last-event-id", "")))
+        return self._streamed(request, self._plans(request, plans, sessions))
 
     async def openapi(self, request: Request) -> Response:
         """What the JSON routes take and answer."""
         read(_query(request), NoParameters)
-        return _json(describe((LIST, PAGE, LIVE, READY), self._parts.prefix))
+        return as_json(describe((LIST, PAGE, LIVE, READY), self._parts.prefix))
 
     async def live(self, _: Request) -> Response:
         """This answer is the beat of the loop."""
-        return _json(Health(ok=True))
+        return as_json(Health(ok=True))
 
-    async def ready(self, _: Request) -> Response:
+    async def ready(self, request: Request) -> Response:
         """Whether redis answers, the layout is one we know, and the process goes on."""
         problems = [await self._problem()] if not self._parts.streams.ending else ["it is about to end"]
         found = [problem for problem in problems if problem]
-        return _json(Health(ok=not found, problems=found), 503 if found else 200)
+        if self._parts.access.holder(request) is None:
+            found = ["ask with a token, and it is said" for _ in found]  # addresses are nobody else's business
+        return as_json(Health(ok=not found, problems=found), 503 if found else 200)
 
     async def _problem(self) -> str | None:
         client = self._parts.client
@@ -184,30 +217,40 @@ class Routes:
             return str(error)
         return None
 
-    def _plans(self, asked: PlanStreamParameters, sessions: list[str], last_event_id: str) -> Source:
+    def _plans(self, request: Request, asked: PlanStreamParameters, sessions: list[str]) -> Source:
+        grant, last_event_id = holder_of(request).grant, request.headers.get("last-event-id", "")
         if asked.events and len(sessions) != 1:
             raise bad("events=1 needs one session", f"{len(sessions)} sessions", "session=… once")
         if asked.after and not asked.events:
             raise bad("after is a place in a log", asked.after, "with events=1 only")
+        if asked.events and not grant.events:
+            raise not_allowed("events")
         after = _position(last_event_id or asked.after) if asked.events else None
         self._parts.streams.admit()
+        seen = [session for session in sessions if grant.scope.holds(session)]
         subscriber = self._parts.subscriber
-        subscription = subscriber.subscription(*sessions)
+        subscription = subscriber.subscription(*seen)
+        if len(seen) < len(sessions):
+            hidden = [session for session in sessions if session not in seen]
+            return Veiled(hidden, Plans(subscriber, subscription), after)
         if asked.events:
             return PlanAndEvents(subscriber, subscription, self._parts.tails, after)
         return Plans(subscriber, subscription)
 
-    def _streamed(self, source: Source) -> Stream:
-        return Stream(self._parts.streams, source)
+    def _streamed(self, request: Request, source: Source) -> Stream:
+        return Stream(self._parts.streams, source, holder_of(request))
 
-    def _asked(self, asked: ListParameters | BoardStreamParameters) -> Query:
+    def _asked(self, asked: ListParameters | BoardStreamParameters, scope: Sessions) -> Query:
         state = None if isinstance(asked.state, msgspec.UnsetType) else asked.state
-        return Query(self._parts.stuck_ms, self._parts.quiet_ms, state, asked.text, asked.sort, asked.limit)
+        return Query(self._parts.stuck_ms, self._parts.quiet_ms, state, asked.text, asked.sort, asked.limit, scope)
 
 
-def _json(answer: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    body = msgspec.json.encode(answer)
-    return Response(body, status, {**HEADERS, **(headers or {})}, media_type="application/json")
+def _board(request: Request) -> Sessions:
+    """The sessions that a board may show to who asks; raises Refusal."""
+    grant = holder_of(request).grant
+    if not grant.board:
+        raise not_allowed("the board")
+    return grant.scope
 
 
 def _query(request: Request) -> bytes:
@@ -236,36 +279,3 @@ def _position(text: str) -> Position | None:
         return Position.parse(text) if text else None
     except ValueError:
         raise bad("the last event's id can't be used", text, "<epoch>-<seq>, two whole numbers") from None
-
-
-async def _refuse(request: Request, error: Exception) -> Response:
-    """Any error as a JSON answer; it says who can do something about it."""
-    refusal = _refusal(request, error)
-    return _json(Refused(refusal.problem), refusal.status, refusal.headers)
-
-
-def _refusal(request: Request, error: Exception) -> Refusal:
-    match error:
-        case Refusal():
-            return error
-        case HTTPException():
-            problem = Problem(error.detail, f"{request.method} {request.url.path}", "see /api/openapi.json")
-            return Refusal(error.status_code, problem, error.headers)
-        case InvalidSession():
-            return bad(str(error), None, "1-256 bytes of UTF-8 without control characters and braces")
-        case RedisError() | OSError() | LayoutMismatch() | CorruptRow():
-            return _of_store(error)
-        case _:
-            return broken("a mistake of ours; the gateway's log says more")
-
-
-def _of_store(error: Exception) -> Refusal:
-    if isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE"):
-        return broken("a key of this session holds another type; rename or delete it")
-    if isinstance(error, CorruptRow):
-        return broken(str(error))
-    logger.warning("the store can't answer: %s", error)
-    return away(f"the store can't answer: {error}", retry_s=RETRY_S)
-
-
-_REFUSED = (Refusal, InvalidSession, RedisError, OSError, LayoutMismatch, CorruptRow)

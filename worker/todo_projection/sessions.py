@@ -9,6 +9,7 @@ from redis.exceptions import ResponseError
 from todo_projection.beats import server_time
 from todo_projection.board import Board
 from todo_projection.frames import Mark
+from todo_projection.grant import EVERYTHING, Scope
 from todo_projection.ranking import Ranking
 from todo_projection.state import State, judge
 from todo_projection.wire import Wire
@@ -44,9 +45,12 @@ class Query(msgspec.Struct, frozen=True):
     text: str = ""
     sort: Sort = "recent"
     limit: int = 50
+    scope: Scope = EVERYTHING
 
     def takes(self, entry: Entry) -> bool:
         """Whether the entry is one of those asked for."""
+        if not self.scope.holds(entry.session_id):
+            return False
         if self.state is not None and entry.state != self.state:
             return False
         board = entry.board or Board()

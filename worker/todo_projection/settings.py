@@ -1,6 +1,7 @@
 """Settings of the operator's side: those of the store, and how a worker works."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field
@@ -54,6 +55,29 @@ class Settings(StoreSettings):
             description="a path such as /plans, without a slash at its end; not /api, /livez or /readyz",
         ),
     ] = ""
+    gateway_open: Annotated[
+        bool, Field(description="true lets whoever reaches the address see everything, without a login; else false")
+    ] = False
+    gateway_tokens_file: Annotated[
+        Path | None, Field(description="a file with a line for each token, as todo-projection token adds it")
+    ] = None
+    gateway_jwt_key_file: Annotated[
+        Path | None,
+        Field(
+            description="a file with the key of signed tokens: an RSA public key (PEM), or a secret of 32 bytes or more"
+        ),
+    ] = None
+    gateway_jwt_audience: Annotated[str, Field(min_length=1, description="the audience of signed tokens")] = (
+        "todo-projection"
+    )
+    gateway_jwt_issuer: Annotated[str | None, Field(description="the issuer of signed tokens, if it matters")] = None
+    gateway_origins: Annotated[
+        str,
+        Field(
+            pattern=r"^(https?://[^/,\s]+(,https?://[^/,\s]+)*)?$",
+            description="origins whose pages may ask too, as https://plans.example, separated by commas",
+        ),
+    ] = ""
     heartbeat_ms: Annotated[
         int, Field(ge=100, le=60_000, description="time between two heartbeats of a stream, 100 to 60000 ms")
     ] = 15_000
@@ -65,6 +89,16 @@ class Settings(StoreSettings):
     send_timeout_ms: Annotated[
         int, Field(ge=100, le=600_000, description="when a client that does not read is cut off, 100 to 600000 ms")
     ] = 10_000
+
+    @property
+    def has_login(self) -> bool:
+        """Whether the gateway asks for a token."""
+        return self.gateway_tokens_file is not None or self.gateway_jwt_key_file is not None
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """``gateway_origins``, one by one."""
+        return tuple(origin for origin in self.gateway_origins.split(",") if origin)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str], **flags: object) -> Self:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 import msgspec
 from redis.exceptions import RedisError
@@ -50,6 +51,30 @@ class BoardRows:
     def close(self) -> None:
         """See ``Source``."""
         self._boards.close(self._reader)
+
+
+class Veiled:
+    """Sessions that the reader may not see, told as sessions that nobody wrote to; beside them, those of a source.
+
+    ``after`` is where the reader of a session's events says it stands.
+    """
+
+    def __init__(self, hidden: Iterable[str], seen: Plans, after: Position | None = None) -> None:
+        self._seen = seen
+        self._blocks = [_update(Snapshot(session, Baseline.unknown(session))) for session in hidden]
+        if after is not None:
+            self._blocks.append(_rewound(Rewound(str(after), None)))
+
+    async def take(self) -> list[bytes]:
+        """See ``Source``."""
+        if self._blocks:
+            blocks, self._blocks = self._blocks, []
+            return blocks
+        return await self._seen.take()
+
+    def close(self) -> None:
+        """See ``Source``."""
+        self._seen.close()
 
 
 class PlanAndEvents:
@@ -106,12 +131,16 @@ class PlanAndEvents:
                 await asyncio.sleep(RETRY_S)
                 continue
             if isinstance(found, Rewound):
-                return [block("rewound", msgspec.json.encode(found._asdict()), found.tail or "")]
+                return [_rewound(found)]
             return [_event(tail.session, entry) for entry in found]
 
 
 def _reached(baseline: Baseline) -> Position:
     return Position(baseline.epoch or 0, baseline.as_of_seq)
+
+
+def _rewound(found: Rewound) -> bytes:
+    return block("rewound", msgspec.json.encode(found._asdict()), found.tail or "")
 
 
 def _result(task: asyncio.Task[list[bytes]]) -> list[bytes]:

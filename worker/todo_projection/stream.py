@@ -3,13 +3,14 @@
 import asyncio
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from todo_projection.access import Holder
 from todo_projection.refusal import away
 from todo_projection.sse import block, retry
 
@@ -53,7 +54,9 @@ class Bye(msgspec.Struct, frozen=True, rename="camel"):
 class Streams:
     """The open streams of a process; ``end`` them all at its end. The counts are for those who watch the process."""
 
-    def __init__(self, *, heartbeat_ms: int, life_ms: int, open_max: int) -> None:
+    def __init__(
+        self, *, heartbeat_ms: int, life_ms: int, open_max: int, counts: Callable[[Holder], bool] = lambda _: True
+    ) -> None:
         self.heartbeat_s = heartbeat_ms / 1000
         self.ending = False
         self.opened = 0
@@ -62,6 +65,7 @@ class Streams:
         self._life_s = life_ms / 1000
         self._open_max = open_max
         self._open: set[Stream] = set()
+        self._counts = counts
 
     def __len__(self) -> int:
         return len(self._open)
@@ -79,14 +83,25 @@ class Streams:
         for stream in list(self._open):
             stream.end(reason)
 
+    def recheck(self) -> None:
+        """End every stream whose token does not allow any more what it allowed when the stream began."""
+        for stream in list(self._open):
+            if not self._counts(stream.holder):
+                stream.end("revoked")
+
     def enter(self, stream: "Stream") -> asyncio.TimerHandle:
-        """Count a stream in; it ends when its life is over, or when the handle returned is called off, by ``leave``."""
+        """Count a stream in; it ends when its life or its token's is over, or when the handle is called off."""
         self.opened += 1
         self._open.add(stream)
         life_s = self._life_s * random.uniform(1 - LIFE_SPREAD, 1 + LIFE_SPREAD)  # noqa: S311  not a secret
-        handle = asyncio.get_running_loop().call_later(life_s, stream.end, "life")
+        reason, expires_at = "life", stream.holder.grant.expires_at
+        if expires_at is not None and (left_s := expires_at - time.time()) < life_s:
+            life_s, reason = left_s, "expired"
+        handle = asyncio.get_running_loop().call_later(life_s, stream.end, reason)
         if self.ending:
             stream.end("shutdown")
+        elif not self._counts(stream.holder):
+            stream.end("revoked")
         return handle
 
     def count_cut(self) -> None:
@@ -103,8 +118,9 @@ class Stream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, streams: Streams, source: Source) -> None:
+    def __init__(self, streams: Streams, source: Source, holder: Holder) -> None:
         super().__init__(headers=HEADERS)
+        self.holder = holder
         del self.headers["content-length"]
         self._streams = streams
         self._source = source
