@@ -9,7 +9,7 @@ STATUSES = ("pending", "in_progress", "completed")
 
 
 def expected_row(entries: Entries) -> dict[str, Any]:
-    """The fields of the row but ``etag`` and ``rev``, JSON decoded, marks without their words."""
+    """The fields of the row but ``etag``, ``rev`` and ``by``, JSON decoded, marks without their words."""
     todos, board = _Todos(), _Board()
     for position, fields in entries:
         event = {**fields, "at": position, "seq": int(position.partition("-")[2]), "time": int(fields["time"])}
@@ -23,7 +23,7 @@ def shown(row: dict[str, str]) -> dict[str, Any]:
     """A stored row in the same form."""
     fields: dict[str, Any] = {}
     for name, raw in row.items():
-        if name not in ("etag", "rev", "begun"):  # `begun` is between the writers
+        if name not in ("etag", "rev", "by", "begun"):  # `begun` is between the writers
             fields[name] = raw if name in ("pos", "units") or name.endswith(".at") else json.loads(raw)
         if name.endswith(".stale"):
             del fields[name]["reason"]

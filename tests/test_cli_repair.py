@@ -50,6 +50,10 @@ async def worker_at_work(command: Command) -> AsyncGenerator[None]:
         yield
 
 
+async def reached(yard: Yard, seq: int) -> bool:
+    return (await yard.row())["pos"].endswith(f"-{seq}")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_an_example_and_the_exit_codes(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -256,11 +260,30 @@ async def test_explain_tells_causes_what_waits_and_what_comes_next(yard: Yard, c
         ("assistant/chunk", []),
         ("turn/start", ["board", "todos"]),
     ]
-    assert "committed" in told["notStored"]
     shown = (await command("explain", "s")).out
     assert "in the hands of frozen" in shown
     assert "not read yet" in shown
     assert (await command("explain", "nobody")).code == 1
+
+
+async def test_explain_tells_when_a_value_was_committed_and_by_which_worker(yard: Yard, command: Command) -> None:
+    await yard.append("s", write("a"))
+    async with running(command, "worker") as worker:
+        await eventually(lambda: yard.redis.hexists(yard.keys.row("s"), "pos"))
+        (name,) = await yard.redis.hkeys(yard.keys.workers)
+        seconds, _ = await yard.redis.time()
+        told: dict[str, Any] = json.loads((await command("explain", "s", "--json")).out)
+        await yard.append("s", ("turn/end", {"turn": 1}))  # changes what is not published
+        await eventually(lambda: reached(yard, 1))
+        assert f"-{worker.pid}-" in name.decode()
+    committed = told["committed"]
+    assert committed["worker"] == name.decode()
+    assert abs(committed["time"] - seconds * 1000) < 10_000
+    assert told["values"]["todos"]["committed"] == committed
+    assert told["values"]["board"]["committed"] is None
+    again: dict[str, Any] = json.loads((await command("explain", "s", "--json")).out)
+    assert again["committed"] == committed
+    assert f"by {name.decode()}" in (await command("explain", "s")).out
 
 
 async def test_show_at_folds_up_to_an_event(yard: Yard, command: Command) -> None:

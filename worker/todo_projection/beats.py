@@ -5,6 +5,7 @@ Nothing that must be right depends on them. One hash ``<ns>:workers``, a field p
 
 import os
 import socket
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -37,13 +38,28 @@ class Beat(msgspec.Struct, frozen=True):
     repaired: int = 0
 
 
+class ServerClock:
+    """The server's clock (epoch ms) as it was last read, counted on since; this machine's until then."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = time.time_ns() // 1_000_000 - _own_ms()
+
+    def set(self, now: int) -> None:
+        """The server has just told its time."""
+        self._ahead_ms = now - _own_ms()
+
+    def now(self) -> int:
+        """The time there now, as far as is known here."""
+        return _own_ms() + self._ahead_ms
+
+
 def worker_name() -> str:
     """A name no other worker ever had: host, process, and something random for each start."""
     return f"{socket.gethostname()}-{os.getpid()}-{token()}"
 
 
 class Beats:
-    """The beats of a namespace; raises redis errors, retried by the caller."""
+    """The beats of a namespace; raises redis errors, retried by the caller. ``clock`` is set by each beat."""
 
     def __init__(self, wire: Wire, keys: Keys, name: str, versions: Mapping[str, int]) -> None:
         self._wire = wire
@@ -51,14 +67,20 @@ class Beats:
         self._name = name
         self._units = encode_versions(versions)
         self._started = 0
+        self.clock = ServerClock()
 
     async def beat(self, state: str = WORKING, why: str = "", *, repaired: int = 0) -> None:
         """Say that this worker is there."""
         now = await server_time(self._wire)
+        self.clock.set(now)
         self._started = self._started or now
         beat = Beat(now, self._started, socket.gethostname(), os.getpid(), self._units, state, why, repaired)
         call = ([self._keys.workers], [self._name, msgspec.json.encode(beat)])
         settled(await _beat.call_all(self._wire, [call]))
+
+    def signature(self) -> str:
+        """This worker and the time there now, ``<epoch ms> <name>``, for what it writes."""
+        return f"{self.clock.now()} {self._name}"
 
     async def withdraw(self) -> None:
         """Take this worker off the list."""
@@ -97,3 +119,7 @@ async def server_time(wire: Wire) -> int:
     """The server's clock (epoch ms): the only one that ages are measured by."""
     seconds, micros = await wire.command("TIME")
     return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _own_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

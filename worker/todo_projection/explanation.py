@@ -18,7 +18,6 @@ POINTERS_LOOKED_AT_MAX = 100_000
 POINTERS_SHOWN_MAX = 20
 NEXT_SHOWN_MAX = 20
 PAGE = 1000
-NOT_STORED = "when it was committed, and by which worker"  # a row has no room for what nobody folds with
 
 
 class Cause(msgspec.Struct, frozen=True, rename="camel"):
@@ -30,11 +29,22 @@ class Cause(msgspec.Struct, frozen=True, rename="camel"):
     op: str | None
 
 
+class Commit(msgspec.Struct, frozen=True):
+    """The commit that last changed a published value or mark: its ``time`` (epoch ms, the server's) and its worker."""
+
+    time: int
+    worker: str
+
+
 class Value(msgspec.Struct, frozen=True):
-    """A unit in the row: its version there (0: to be folded anew) and the event that set it, None: no event yet."""
+    """A unit in the row: its version there (0: to be folded anew), the event that set it (None: no event yet).
+
+    ``committed`` is told of the published unit that changed last; of others the row does not keep it.
+    """
 
     version: int
     cause: Cause | None
+    committed: Commit | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True, rename="camel"):
@@ -60,6 +70,8 @@ class Next(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """Everything that is known; times in epoch ms. ``lastEvent`` is the feed time of the last projected event.
 
+    ``committed`` is the commit that ``rev`` names; None where no worker has signed it.
+
     ``waitingCount`` and ``nextCount`` may be more than what is shown; None: too many to be counted.
     """
 
@@ -69,6 +81,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     tail: str | None
     row: str | None
     rev: str | None
+    committed: Commit | None
     last_event: int | None
     foreign: str
     partial: bool
@@ -79,7 +92,6 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     waiting_count: int | None
     next: list[Next]
     next_count: int
-    not_stored: str = NOT_STORED
 
 
 class Explainer:
@@ -100,7 +112,8 @@ class Explainer:
             why = str(error)
         waiting, count = await self._waiting(session)
         recent = self._keys.recent(self._keys.partition(session))
-        (score,) = await self._wire.pipeline([("ZSCORE", recent, session)])
+        score, by = await self._wire.pipeline([("ZSCORE", recent, session), ("HGET", self._keys.row(session), "by")])
+        committed = None if not row.exists or is_wrong_type(by) else _commit(by)
         return Explanation(
             session_id=session,
             now=await server_time(self._wire),
@@ -108,11 +121,12 @@ class Explainer:
             tail=_text(look.tail),
             row=_text(row.position) if row.exists else None,
             rev=_text(row.rev),
+            committed=committed,
             last_event=None if score is None or is_wrong_type(score) else int(float(score)),
             foreign=look.foreign,
             partial=look.partial,
             why=why,
-            values=await self._values(session, row),
+            values=await self._values(session, row, committed),
             stale=await Marks(self._wire, self._keys, self._units).of(session),
             waiting=waiting,
             waiting_count=count,
@@ -120,21 +134,27 @@ class Explainer:
             next_count=_next_count(look, row),
         )
 
-    async def _values(self, session: str, row: Row) -> dict[str, Value]:
+    async def _values(self, session: str, row: Row, committed: Commit | None) -> dict[str, Value]:
         at = [(key, cell.at) for key, cell in sorted(row.cells.items())]
         log = self._keys.log(session)
         replies = await self._wire.pipeline(
             [("XRANGE", log, str(place or "0-1"), str(place or "0-1")) for _, place in at]
         )
-        values: dict[str, Value] = {}
+        values, newest = dict[str, Value](), self._newest(row)
         for (key, place), reply in zip(at, replies, strict=True):
             cause = None
             if place is not None:
                 cause = Cause(str(place), None, None, None)
                 if not is_wrong_type(reply) and reply:
                     cause = _cause(str(place), reply[0])
-            values[key] = Value(row.versions[key], cause)
+            values[key] = Value(row.versions[key], cause, committed if key in newest else None)
         return values
+
+    def _newest(self, row: Row) -> list[str]:
+        """The published units that were changed by the last of all events that changed one."""
+        cells = {unit.key: row.cells[unit.key] for unit in self._units if unit.published and unit.key in row.cells}
+        last = max((cell.at for cell in cells.values() if cell.at is not None), default=None)
+        return [key for key, cell in cells.items() if cell.at == last]
 
     async def _waiting(self, session: str) -> tuple[list[Waiting], int | None]:
         """The session's pointers in its feed, the first of them in full, and how many there are."""
@@ -190,6 +210,11 @@ def _cause(position: str, stored: Any) -> Cause:
     except Unsound:
         return Cause(position, None, None, None)
     return Cause(position, event.type, event.time, op)
+
+
+def _commit(by: bytes | None) -> Commit | None:
+    time, _, worker = (by or b"").decode("utf-8", "replace").partition(" ")
+    return Commit(int(time), worker) if time.isdecimal() and worker else None
 
 
 def _next_count(look: Look, row: Row) -> int:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from rich.console import Group
 from rich.text import Text
 
-from todo_projection.explanation import Cause, Explanation, Waiting
+from todo_projection.explanation import Cause, Commit, Explanation, Waiting
 from todo_projection.marks import Stale
 from todo_projection.plain import cut, plain
 from todo_projection.state import age
@@ -41,8 +41,7 @@ def explanation_view(found: Explanation) -> Group:
         Text(f"  row    folded up to {found.row or 'nothing'}, rev {found.rev or 'none'}"),
     ]
     for key, value in found.values.items():
-        lines.append(Text(f"  {key}  set by {_cause(value.cause)}" + ("" if value.version else "; to be folded anew")))
-    lines.append(Text(f"  not stored: {found.not_stored}", "bright_black"))
+        lines.append(Text(f"  {key}  set by {_cause(value.cause)}{_commit(value.committed)}{_anew(value.version)}"))
     lines += [Text("  stale  ", "magenta").append(f"{one.unit}: {plain(one.reason)}") for one in found.stale]
     lines.append(Text(_waiting_text(found)))
     lines += [Text(f"    {_pointer(one, found.now)}") for one in found.waiting]
@@ -69,6 +68,14 @@ def _cause(cause: Cause | None) -> str:
     return (
         f"{plain(cause.type)} at {cause.position}, appended {_time(cause.time)} by its writer's clock (op {cause.op})"
     )
+
+
+def _commit(commit: Commit | None) -> str:
+    return "" if commit is None else f", committed {_time(commit.time)} by {plain(commit.worker)}"
+
+
+def _anew(version: int) -> str:
+    return "" if version else "; to be folded anew"
 
 
 def _waiting_text(found: Explanation) -> str:

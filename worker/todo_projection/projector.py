@@ -1,9 +1,11 @@
 """One step of the projection: read what a batch points at, fold it, commit it. No loops around it, no waiting."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+
+import msgspec
 
 from todo_projection.advance import Advance, Mounted
 from todo_projection.change import Change, acknowledged, advanced, folded, skipped, unfoldable
@@ -42,7 +44,7 @@ class Projector:
     """Folds batches of pointers into rows with the mounted units.
 
     A commit whose row changed since it was read writes nothing; its pointers come back as conflicts, to be projected
-    again from the row as it is then.
+    again from the row as it is then. ``by`` says who commits and when, for the row's field of that name.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Projector:
         *,
         publish: str = "PUBLISH",
         tally: Tally | None = None,
+        by: Callable[[], str] | None = None,
     ) -> None:
         self._wire = wire
         self._keys = keys
@@ -62,6 +65,7 @@ class Projector:
         self._history = History(wire, keys)
         self._publish = publish
         self._tally = tally or Tally()
+        self._by = by
 
     @property
     def handles(self) -> frozenset[str]:
@@ -107,20 +111,27 @@ class Projector:
         (span,) = spans_of(pointers).values()
         row = (await self._rows.load([span.session]))[span.session]
         mounted = self._mounted
-        return await self._commit({partition: [skipped(span, row, mounted.units, mounted.versions, token(), reason)]})
+        change = skipped(span, row, mounted.units, mounted.versions, token(), reason)
+        return await self._commit({partition: [self._signed(change)]})
 
     async def _change(self, advance: Advance, found: Found, etag: str) -> Change:
         span, row, mounted = advance.span, advance.row, self._mounted
         try:
             folds, last_ms = await self._fold(advance, found)
             anew_ms = last_ms if advance.refolds else None
-            return folded(span, row, folds, mounted.versions, etag, anew_ms=anew_ms)
+            return self._signed(folded(span, row, folds, mounted.versions, etag, anew_ms=anew_ms))
         except Gap as gap:
             logger.warning("session %r is not folded: %s", span.session, gap)
-            return unfoldable(span, row, mounted.units, mounted.versions, etag, gap)
+            return self._signed(unfoldable(span, row, mounted.units, mounted.versions, etag, gap))
         except CorruptCell as error:
             logger.warning("row of session %r: %s; it is folded again from the start of the log", span.session, error)
             return await self._change(advance.refolding(error.key), Found([], whole=False), etag)
+
+    def _signed(self, change: Change) -> Change:
+        """The change with its author, where it gives the row a new rev: what stays as it was keeps its own."""
+        if self._by is None or "rev" not in change.set:
+            return change
+        return msgspec.structs.replace(change, set={**change.set, "by": self._by().encode()})
 
     async def _fold(self, advance: Advance, found: Found) -> tuple[list[Fold], int]:
         """The folds, and the time of the last event that was looked at (epoch ms)."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from todo_write.events import Event
 
 ENTRY_POINT_GROUP = "todo_projection.units"
-ROW_FIELDS = frozenset({"etag", "pos", "units", "rev", "partial", "begun"})
+ROW_FIELDS = frozenset({"etag", "pos", "units", "rev", "by", "partial", "begun"})
 
 _KEY = re.compile(r"[a-z][a-z0-9_]*\Z")
 

@@ -123,12 +123,16 @@ class Worker:
         keys, publish = await self._client.keys(), await self._client.publish_command()
         rows = Rows(self._commands, keys)
         versions = {unit.key: unit.state_version for unit in self._units}
+        beats = Beats(self._commands, keys, self.name, versions)
+        projector = Projector(
+            self._commands, keys, self._units, rows, publish=publish, tally=self.tally, by=beats.signature
+        )
         self._parts = Parts(
             keys=keys,
             feeds=Feeds(self._reads, self._commands, keys, self.name),
             rows=rows,
-            projector=Projector(self._commands, keys, self._units, rows, publish=publish, tally=self.tally),
-            beats=Beats(self._commands, keys, self.name, versions),
+            projector=projector,
+            beats=beats,
             audit=Audit(self._commands, keys, versions),
         )
         self._assembled.set()
