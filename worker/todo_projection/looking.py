@@ -1,14 +1,17 @@
-"""Commands that look closely at single sessions: ``show``, ``stale``, ``explain``."""
+"""Commands that look closely: ``show``, ``stale``, ``explain`` at sessions, ``doctor`` at the server."""
 
 import asyncio
+import sys
 from typing import Annotated
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
+from todo_projection.doctor import diagnosis_view, examine
 from todo_projection.ending import NO, READING, Json, end, notes
 from todo_projection.explanation import Explainer
+from todo_projection.facts import Role
 from todo_projection.findings import explanation_view, stale_view
 from todo_projection.flags import with_settings
 from todo_projection.frames import Baseline
@@ -104,3 +107,31 @@ def explain(settings: Settings, session: Session, json: Json = False) -> None:
         print_view(explanation_view(found))
     if found.tail is None and found.row is None and not found.why:
         end(NO, f"session {session!r} is unknown: nobody wrote to it")
+
+
+@app.command(
+    epilog=notes(
+        "doctor",
+        "doctor --user agents --role agent",
+        "doctor --json | jq '.findings[].mend[]'",
+        codes="0 nothing, warnings and notes, 1 an error found, 2 wrong usage or setting, 3 redis does not answer",
+    )
+)
+@with_settings("beat_ms")
+def doctor(
+    settings: Settings,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Whose access rights; default: one's own.")] = None,
+    role: Annotated[Role | None, typer.Option(help="What that user must be able to be.")] = None,
+    json: Json = False,
+) -> None:
+    """Say what ails the server and this namespace in it: what, why, and the command that mends it, the worst first.
+
+    Nothing is written. What a managed server keeps to itself is told as a note.
+    """
+    found = asyncio.run(examine(settings, user=user, role=role))
+    if json:
+        print_json(found, indented=True)
+    else:
+        print_view(diagnosis_view(found))
+    if found.sick:
+        sys.exit(NO)

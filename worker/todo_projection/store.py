@@ -11,7 +11,7 @@ from todo_projection.retry import patiently
 from todo_projection.settings import Settings
 from todo_projection.wire import Wire
 from todo_write.events import Keys
-from todo_write.log import connect
+from todo_write.log import Client, connect
 
 T = TypeVar("T")
 
@@ -30,9 +30,18 @@ class Store(NamedTuple):
 
 async def ask(settings: Settings, question: Callable[[Store], Awaitable[T]]) -> T:
     """The answer to one question; nothing is written. Raises LayoutMismatch, and NoAnswer for any redis error."""
+
+    async def with_keys(client: Client, wire: Wire) -> T:
+        return await question(Store(wire, await client.keys(create=False), client.address))
+
+    return await reach(settings, with_keys)
+
+
+async def reach(settings: Settings, question: Callable[[Client, Wire], Awaitable[T]]) -> T:
+    """As ``ask``, for who does not count on a layout. Raises NoAnswer for any redis error."""
     client, wire = connect(settings), Wire(settings.redis_url)
     try:
-        return await question(Store(wire, await client.keys(create=False), client.address))
+        return await question(client, wire)
     except (RedisError, OSError) as error:
         raise NoAnswer(f"redis at {client.address}: {error}") from error
     finally:
