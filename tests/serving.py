@@ -13,6 +13,7 @@ from eventually import eventually
 from sse import Http
 from todo_projection.embedded import free_port
 from todo_projection.gateway import serve
+from todo_projection.scraping import metrics_routes
 from todo_projection.settings import Settings
 from todo_projection.signals import Stop
 
@@ -23,7 +24,8 @@ async def serving(redis_url: str, namespace: str, *, more: Sequence[str] = (), *
     given = {"redis_url": redis_url, "namespace": namespace, "gateway_port": free_port(), **settings}
     made = Settings.from_env({}, **given)
     stop = Stop()
-    running = asyncio.create_task(serve(made, stop, [Route(path, _nothing) for path in more]))
+    routes = [*metrics_routes(beat_ms=made.beat_ms), *(Route(path, _nothing) for path in more)]
+    running = asyncio.create_task(serve(made, stop, routes))
     http = Http("127.0.0.1", made.gateway_port, made.gateway_prefix)
     try:
         await eventually(lambda: _answers(http, running))

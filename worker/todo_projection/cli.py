@@ -1,12 +1,14 @@
 """``todo-projection``: the operator's side, from the command line."""
 
 import asyncio
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
 
-from todo_projection import frames, granting, keeping, looking, process, repairing, watching
+from todo_projection import alive, frames, granting, keeping, looking, process, repairing, watching
 from todo_projection import up as everything
 from todo_projection.child import NotStarted
 from todo_projection.declarations import declarations
@@ -24,6 +26,9 @@ from todo_projection.unit import InvalidUnit, mounted_units
 from todo_write.events import InvalidSession
 from todo_write.log import LayoutMismatch
 
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
 app = typer.Typer(
     name="todo-projection",
     help="The live plan of every agent: run workers, look at plans, see how the whole is doing.",
@@ -38,6 +43,7 @@ app.add_typer(repairing.app)
 app.add_typer(keeping.app)
 app.add_typer(granting.app)
 app.add_typer(watching.app)
+app.add_typer(alive.app)
 
 
 @app.command(epilog=notes("up", codes="0 ended by Ctrl-C or SIGTERM, 1 a part of it failed, 2 wrong setting or layout"))
@@ -56,10 +62,13 @@ def up(settings: Settings) -> None:
     epilog=notes(
         "worker",
         "worker --redis-url redis://10.0.0.5:6379/0 --log-level debug",
-        codes="0 ended by SIGTERM or SIGINT, 2 wrong usage, setting or layout",
+        codes="0 ended by SIGTERM or SIGINT, 1 can't listen on the metrics port, 2 wrong usage, setting or layout",
     )
 )
-@with_settings("batch_max", "block_ms", "beat_ms", "claim_idle_ms", "audit_rate", "grace_ms", "log_level")
+@with_settings(
+    *("batch_max", "block_ms", "beat_ms", "claim_idle_ms", "audit_rate", "grace_ms", "log_level"),
+    *("metrics_host", "metrics_port"),
+)
 def worker(settings: Settings) -> None:
     """Project the events of all sessions until told to end; run as many as you like.
 
@@ -67,7 +76,12 @@ def worker(settings: Settings) -> None:
     """
     start_logging(settings.log_level)
     process.collect_seldom()
-    asyncio.run(process.work(settings, mounted_units()))
+    try:
+        asyncio.run(process.work(settings, mounted_units()))
+    except ModuleNotFoundError as missing:
+        end(USAGE, f"{missing.name} is not installed: pip install 'todo-projection[metrics]', or leave the port at 0")
+    except OSError as error:
+        end(NO, str(error.strerror))
 
 
 @app.command(
@@ -94,9 +108,17 @@ def gateway(settings: Settings) -> None:
         end(USAGE, f"{missing.name} is not installed: pip install 'todo-projection[gateway]'")
     start_logging(settings.log_level)
     try:
-        run_gateway(settings)
+        run_gateway(settings, _metrics(settings))
     except OSError as error:
         end(NO, str(error.strerror))
+
+
+def _metrics(settings: Settings) -> "Sequence[BaseRoute]":
+    if find_spec("prometheus_client") is None:
+        return ()
+    from todo_projection.scraping import metrics_routes  # noqa: PLC0415  an extra: without it there is no /metrics
+
+    return metrics_routes(beat_ms=settings.beat_ms)
 
 
 @app.command(

@@ -3,7 +3,8 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 
 from todo_projection.settings import Settings
 from todo_projection.signals import stopping
@@ -28,9 +29,27 @@ def collect_seldom() -> None:
 async def work(settings: Settings, units: Sequence[Unit]) -> None:
     """Run a worker until SIGTERM or SIGINT, then let it finish within ``grace_ms``; a second signal ends it at once.
 
-    Raises LayoutMismatch. What was not committed in time stays pending, and the next worker takes it over.
+    Raises LayoutMismatch, OSError when it can't listen on ``metrics_port``. What was not committed in time stays
+    pending, and the next worker takes it over.
     """
     worker = Worker(settings, units)
+    async with _monitored(worker, settings):
+        await _work(worker, settings)
+
+
+@asynccontextmanager
+async def _monitored(worker: Worker, settings: Settings) -> AsyncGenerator[None]:
+    if not settings.metrics_port:
+        yield
+        return
+    from todo_projection.monitor import monitoring  # noqa: PLC0415  an extra: the worker runs without it
+
+    async with monitoring(worker.tally, settings):
+        logger.info("worker %s: http://%s:%d/metrics", worker.name, settings.metrics_host, settings.metrics_port)
+        yield
+
+
+async def _work(worker: Worker, settings: Settings) -> None:
     with stopping() as stop:
         running = asyncio.create_task(worker.run())
         asked, urged = asyncio.create_task(stop.asked.wait()), asyncio.create_task(stop.urged.wait())

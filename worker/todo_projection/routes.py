@@ -99,6 +99,7 @@ def application(parts: Parts, more: Sequence[BaseRoute] = ()) -> ASGIApp:
         routes=every_route(parts, more),
         exception_handlers=dict.fromkeys((*REFUSED, HTTPException, Exception), refuse),
     )
+    app.state.parts = parts  # what further routes answer from
     app.router.redirect_slashes = False  # a slash at the end belongs to the session id
 
     async def prefixed(scope: Scope, receive: Receive, send: Send) -> None:
@@ -234,8 +235,8 @@ class Routes:
             hidden = [session for session in sessions if session not in seen]
             return Veiled(hidden, Plans(subscriber, subscription), after)
         if asked.events:
-            return PlanAndEvents(subscriber, subscription, self._parts.tails, after)
-        return Plans(subscriber, subscription)
+            return PlanAndEvents(subscriber, subscription, self._parts.tails, after, self._parts.streams.delivery_s)
+        return Plans(subscriber, subscription, self._parts.streams.delivery_s)
 
     def _streamed(self, request: Request, source: Source) -> Stream:
         return Stream(self._parts.streams, source, holder_of(request))

@@ -40,6 +40,10 @@ class Settings(StoreSettings):
         LogLevel, Field(title="the least that is said", description="debug, info, warning or error")
     ] = "info"
     grace_ms: Annotated[int, Field(ge=0, le=600_000, description="time to end after SIGTERM, 0 to 600000 ms")] = 10_000
+    metrics_host: Annotated[str, Field(min_length=1, description="an address of this machine")] = "127.0.0.1"
+    metrics_port: Annotated[
+        int, Field(ge=0, le=65_535, description="where a worker tells how it is: a port, 1 to 65535; 0 is off")
+    ] = 0
     gateway_host: Annotated[
         str, Field(title="where the gateway listens", min_length=1, description="an address of this machine")
     ] = "127.0.0.1"

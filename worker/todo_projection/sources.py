@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable
 
 import msgspec
@@ -13,10 +14,12 @@ from todo_projection.frames import Baseline, Deleted, EventFrame, Frame
 from todo_projection.sse import block
 from todo_projection.subscriber import Snapshot, Subscriber, Subscription, Update
 from todo_projection.tail import Rewound, Tail, Tails
+from todo_projection.tally import Histogram
 from todo_projection.window import WindowReader
 from todo_write.events import Entry, Position
 
 RETRY_S = 0.5
+DELIVERY_S_MAX = 600.0
 
 logger = logging.getLogger(__name__)
 
@@ -24,13 +27,14 @@ logger = logging.getLogger(__name__)
 class Plans:
     """Baselines, frames and status of some sessions, the newest of each only."""
 
-    def __init__(self, subscriber: Subscriber, subscription: Subscription) -> None:
+    def __init__(self, subscriber: Subscriber, subscription: Subscription, delivery_s: Histogram) -> None:
         self._subscriber = subscriber
         self._subscription = subscription
+        self._delivery_s = delivery_s
 
     async def take(self) -> list[bytes]:
         """See ``Source``."""
-        return [_update(update) for update in await self._subscription.take()]
+        return [_update(update) for update in _measured(await self._subscription.take(), self._delivery_s)]
 
     def close(self) -> None:
         """See ``Source``."""
@@ -84,10 +88,16 @@ class PlanAndEvents:
     """
 
     def __init__(
-        self, subscriber: Subscriber, subscription: Subscription, tails: Tails, after: Position | None
+        self,
+        subscriber: Subscriber,
+        subscription: Subscription,
+        tails: Tails,
+        after: Position | None,
+        delivery_s: Histogram,
     ) -> None:
-        self._plan = Plans(subscriber, subscription)
+        self._plan = Plans(subscriber, subscription, delivery_s)
         self._subscription = subscription
+        self._delivery_s = delivery_s
         self._tails = tails
         self._after = after
         self._tail: Tail | None = None
@@ -120,7 +130,7 @@ class PlanAndEvents:
         for update in updates:
             if isinstance(update, Snapshot) and self._tail is None and not self._closed:
                 self._tail = self._tails.open(update.session, self._after or _reached(update.baseline))
-        return [_update(update) for update in updates]
+        return [_update(update) for update in _measured(updates, self._delivery_s)]
 
     async def _events(self, tail: Tail) -> list[bytes]:
         while True:
@@ -149,6 +159,15 @@ def _result(task: asyncio.Task[list[bytes]]) -> list[bytes]:
 
 def _event(session: str, entry: Entry) -> bytes:
     return block("event", frames.encode(EventFrame(session, entry.event)), str(entry.position))
+
+
+def _measured(updates: list[Update], delivery_s: Histogram) -> list[Update]:
+    """The updates, on their way to a client; how long those took that are of now: a refold tells old times again."""
+    now_s = time.time()
+    for update in updates:
+        if isinstance(update, Frame) and now_s - update.time / 1000 < DELIVERY_S_MAX:
+            delivery_s.add(max(0.0, now_s - update.time / 1000))
+    return updates
 
 
 def _update(update: Update) -> bytes:

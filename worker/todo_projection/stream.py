@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from todo_projection.access import Holder
 from todo_projection.refusal import away
 from todo_projection.sse import block, retry
+from todo_projection.tally import Histogram
 
 CHUNK_BYTES = 32 * 1024
 RETRY_MS = (500, 3000)  # clients that lose their stream at one moment don't come back at one moment
@@ -62,6 +63,7 @@ class Streams:
         self.opened = 0
         self.cut = 0
         self.blocks = 0
+        self.delivery_s = Histogram()
         self._life_s = life_ms / 1000
         self._open_max = open_max
         self._open: set[Stream] = set()

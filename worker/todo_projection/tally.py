@@ -35,7 +35,7 @@ class Tally:
     put back because the session changed under the fold; ``rewound`` were dropped with a batch that the feed no longer
     held; ``broken`` could not be stored. ``step_s`` is a whole step, from rows read to rows committed, ``commit_s`` its
     one script a partition.
-    ``stepped_at`` and ``beaten_at`` are of this process's monotonic clock, in seconds.
+    ``stepped_at`` and ``beaten_at`` are of this process's monotonic clock, in seconds; None: there was no beat yet.
     """
 
     projected: int = 0
@@ -51,7 +51,7 @@ class Tally:
     step_s: Histogram = field(default_factory=Histogram)
     commit_s: Histogram = field(default_factory=Histogram)
     stepped_at: float = field(default_factory=time.monotonic)
-    beaten_at: float = field(default_factory=time.monotonic)
+    beaten_at: float | None = None
 
     def step(self) -> None:
         """The worker gets on: told at every step, and within those that take long."""

@@ -19,15 +19,17 @@ logger = logging.getLogger(__name__)
 class Views:
     """Watched sessions, their readers, and which baselines are still to be read.
 
-    ``changed`` is set when the set of sessions changes, ``wanting`` when a baseline is to be read. ``resyncs`` counts
-    baselines wanted because something was lost or in doubt.
+    ``changed`` is set when the set of sessions changes, ``wanting`` when a baseline is to be read. ``frames`` counts
+    messages, ``resyncs`` baselines wanted because something was lost or in doubt.
     """
 
     def __init__(self) -> None:
         self.keys: Keys | None = None
         self.changed = asyncio.Event()
         self.wanting = asyncio.Event()
+        self.frames = 0
         self.resyncs = 0
+        self._skipped = 0  # by readers that are closed
         self._views: dict[str, View] = {}
         self._readers: dict[str, set[Subscription]] = {}
         self._fresh: set[tuple[Subscription, str]] = set()  # readers that have yet to get their first snapshot
@@ -56,6 +58,11 @@ class Views:
             if view.attached and not view.reading and session not in self._wanted
         }
 
+    @property
+    def skipped(self) -> int:
+        """Updates that readers did not see because newer ones were there."""
+        return self._skipped + sum(subscription.skipped for subscription in self._subscriptions)
+
     def open(self, sessions: Iterable[str]) -> Subscription:
         """A new reader of these sessions; raises InvalidSession."""
         wanted = [check_session(session) for session in sessions]
@@ -68,7 +75,9 @@ class Views:
     def release(self, subscription: Subscription) -> None:
         """Close a reader and forget it; harmless when done twice."""
         subscription.close()
-        self._subscriptions.discard(subscription)
+        if subscription in self._subscriptions:
+            self._subscriptions.discard(subscription)
+            self._skipped += subscription.skipped
 
     def release_all(self) -> None:
         """Close every reader."""
@@ -102,6 +111,7 @@ class Views:
         view = self._views.get(session)
         if view is None:
             return
+        self.frames += 1
         try:
             frame = decode_published(data)
             if frame.session_id != session:
