@@ -39,6 +39,9 @@ RULES = {
 }
 
 
+PROBES = ("livez", "readyz", "metrics")  # asked for by whatever address a process has; no plan is told there
+
+
 class Holder(NamedTuple):
     """A token as it was sent, and what it allowed then."""
 
@@ -85,10 +88,7 @@ class Access:
     def _guarded(self, app: ASGIApp, rule: Rule) -> ASGIApp:
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope)
-            if request.url.path.rpartition("/")[2] not in (
-                "livez",
-                "readyz",
-            ):  # a probe asks by whatever address it has
+            if request.url.path.rpartition("/")[2] not in PROBES:
                 self.check_origin(request)
             holder = self.holder(request)
             if holder is None and rule is Rule.TOKEN:

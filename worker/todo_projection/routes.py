@@ -229,14 +229,14 @@ class Routes:
         after = _position(last_event_id or asked.after) if asked.events else None
         self._parts.streams.admit()
         seen = [session for session in sessions if grant.scope.holds(session)]
-        subscriber = self._parts.subscriber
+        subscriber, delivery_s = self._parts.subscriber, self._parts.streams.delivery_s
         subscription = subscriber.subscription(*seen)
         if len(seen) < len(sessions):
             hidden = [session for session in sessions if session not in seen]
-            return Veiled(hidden, Plans(subscriber, subscription), after)
+            return Veiled(hidden, Plans(subscriber, subscription, delivery_s), after)
         if asked.events:
-            return PlanAndEvents(subscriber, subscription, self._parts.tails, after, self._parts.streams.delivery_s)
-        return Plans(subscriber, subscription, self._parts.streams.delivery_s)
+            return PlanAndEvents(subscriber, subscription, self._parts.tails, after, delivery_s)
+        return Plans(subscriber, subscription, delivery_s)
 
     def _streamed(self, request: Request, source: Source) -> Stream:
         return Stream(self._parts.streams, source, holder_of(request))

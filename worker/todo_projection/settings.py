@@ -14,7 +14,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def _check_prefix(prefix: str) -> str:
-    if prefix.split("/")[1:2] in (["api"], ["livez"], ["readyz"]):
+    if prefix.split("/")[1:2] in (["api"], ["livez"], ["readyz"], ["metrics"]):
         raise ValueError("a path of the gateway's own begins like this")
     return prefix
 
@@ -40,9 +40,18 @@ class Settings(StoreSettings):
         LogLevel, Field(title="the least that is said", description="debug, info, warning or error")
     ] = "info"
     grace_ms: Annotated[int, Field(ge=0, le=600_000, description="time to end after SIGTERM, 0 to 600000 ms")] = 10_000
-    metrics_host: Annotated[str, Field(min_length=1, description="an address of this machine")] = "127.0.0.1"
+    metrics_host: Annotated[
+        str,
+        Field(title="where a worker tells how it is", min_length=1, description="an address of this machine"),
+    ] = "127.0.0.1"
     metrics_port: Annotated[
-        int, Field(ge=0, le=65_535, description="where a worker tells how it is: a port, 1 to 65535; 0 is off")
+        int,
+        Field(
+            title="and on which port: /metrics, /livez and /readyz; not at all where this is 0",
+            ge=0,
+            le=65_535,
+            description="a port, 0 to 65535",
+        ),
     ] = 0
     gateway_host: Annotated[
         str, Field(title="where the gateway listens", min_length=1, description="an address of this machine")
@@ -56,7 +65,7 @@ class Settings(StoreSettings):
         Field(
             title="the path under which a proxy serves the gateway",
             pattern=r"^(/[A-Za-z0-9._~-]+)*$",
-            description="a path such as /plans, without a slash at its end; not /api, /livez or /readyz",
+            description="a path such as /plans, without a slash at its end; not /api, /livez, /readyz or /metrics",
         ),
     ] = ""
     gateway_open: Annotated[
