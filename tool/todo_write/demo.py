@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import signal
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from todo_write.events import SESSION_START, SESSION_TITLE, Status
 from todo_write.log import Client, InvalidEvent, LogRewound, NotSaved, OutcomeUnknown, SessionLog
 from todo_write.plans import ERRANDS, PLANS, REMARKS, Plan
+from todo_write.signals import until_signal
 from todo_write.tool import TodoWrite
 
 ARRIVAL_S = (0.0, 2.0)
@@ -38,7 +38,7 @@ async def run_demo(client: Client, *, sessions: int, seed: int, speed: float = 1
     ``seed`` decides what they do, ``speed`` how fast: 1 is human. Redis away: waits, loudly. Raises LayoutMismatch.
     """
     tool = TodoWrite(client, allow_parallel_in_progress=True)
-    with _until_signal():
+    with until_signal():
         await _patiently(client.keys)
         plans = _random(f"{seed}").sample(PLANS, len(PLANS))
         async with asyncio.TaskGroup() as agents:
@@ -50,34 +50,6 @@ async def run_demo(client: Client, *, sessions: int, seed: int, speed: float = 1
 
 def _random(seed: str) -> Random:
     return Random(seed)  # noqa: S311  it makes a plot, no secret
-
-
-@contextlib.contextmanager
-def _until_signal() -> Generator[None]:
-    """The first SIGINT or SIGTERM cancels the body, and that is a good end; the second one does what it always does."""
-    loop, body = asyncio.get_running_loop(), asyncio.current_task()
-    asked = False
-
-    def ask() -> None:
-        nonlocal asked
-        asked = True
-        release()
-        if body is not None:
-            body.cancel()
-
-    def release() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ask)
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not asked:
-            raise
-    finally:
-        release()
 
 
 async def _patiently(step: Callable[[], Awaitable[T]]) -> T:

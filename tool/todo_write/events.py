@@ -26,6 +26,8 @@ TODO_WRITE_BYTES_MAX = 256 * 1024
 SESSION_BYTES_MAX = 256
 TYPE_BYTES_MAX = 256
 
+CANARY = ".canary"  # the session by which delivery is watched; no board lists it
+
 TODO_WRITE = "todo/write"
 TURN_START = "turn/start"
 TURN_END = "turn/end"

@@ -1,4 +1,4 @@
-"""The commands that a host keeps running beside its agents: ``todo-write serve`` and ``todo-write mcp``."""
+"""The commands that keep running: ``todo-write serve`` and ``mcp`` beside agents, ``canary`` beside a fleet."""
 
 import logging
 import os
@@ -96,3 +96,30 @@ def mcp(
             await serve_http(tool, settings.session, *address)
 
     with_client(settings, body)
+
+
+@hosting.command(
+    epilog="Exit codes: 0 appended, or ended by SIGTERM or SIGINT, 2 not saved or a bad setting.\n\n"
+    "Example: todo-write canary --every 10"
+)
+def canary(
+    every: Annotated[
+        float | None,
+        typer.Option(min=0.1, metavar="SECONDS", help="Go on until SIGTERM, one event every so often; 10 is usual."),
+    ] = None,
+    redis_url: RedisUrl = None,
+    namespace: Namespace = None,
+    partitions: Partitions = None,
+) -> None:
+    """Append an event to the session .canary, which no board lists: gateways see by it whether delivery lives.
+
+    One such process a namespace is enough. A gateway that does not get its events in time says so in its metrics.
+    """
+    from todo_write.canary import keep_singing, sing
+    from todo_write.settings import Settings
+
+    settings = Settings.from_env(os.environ, redis_url=redis_url, namespace=namespace, partitions=partitions)
+    if every is None:
+        typer.echo(with_client(settings, sing))
+        return
+    with_client(settings, lambda client: keep_singing(client, every_s=every))

@@ -10,7 +10,7 @@ from todo_projection.frames import Frame, Mark, Rev, encode
 from todo_projection.row import WRONG_TYPE, Cell, Row, cell_changes, cell_names, encode_versions
 from todo_projection.span import Gap, Pointer, Span
 from todo_projection.unit import Unit
-from todo_write.events import Position
+from todo_write.events import CANARY, Position
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -41,7 +41,12 @@ def advanced(span: Span, row: Row, etag: str) -> Change:
     """Nothing but the position of a row, and its new etag: no unit handles what came."""
     after = Row(etag, span.last, row.rev, row.cells, row.versions, row.partial)
     fields = {"etag": etag.encode(), "pos": b"%d-%d" % span.last}
-    return Change(span.session, row.etag, span.pointers, after, recent_ms=str(span.time_ms), set=fields)
+    return Change(span.session, row.etag, span.pointers, after, recent_ms=_recent_ms(span, span.time_ms), set=fields)
+
+
+def _recent_ms(span: Span, ms: int) -> str:
+    """What the index of sessions says; lists and boards are made of it, and the canary is in none."""
+    return "" if span.session == CANARY else str(ms)
 
 
 def folded(
@@ -62,7 +67,7 @@ def folded(
     change = _change(span, row, turned, span.last, versions, etag)
     if anew_ms is None or change.after is None:
         return change
-    return msgspec.structs.replace(change, recent_ms=str(anew_ms), mark=_marks_text(change.after))
+    return msgspec.structs.replace(change, recent_ms=_recent_ms(span, anew_ms), mark=_marks_text(change.after))
 
 
 def unfoldable(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[str, int], etag: str, gap: Gap) -> Change:
@@ -129,7 +134,7 @@ def _change(
         row.etag,
         span.pointers,
         after,
-        recent_ms=str(span.time_ms),
+        recent_ms=_recent_ms(span, span.time_ms),
         working=_working(row, after),
         mark=_mark(row, after),
         set=set,

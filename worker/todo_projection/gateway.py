@@ -15,6 +15,7 @@ from uvicorn import Config, Server
 from todo_projection.access import Access, check_exposure, own_hosts
 from todo_projection.background import end
 from todo_projection.boards import Boards
+from todo_projection.canary import Canary
 from todo_projection.connection import HEAD_BYTES_MAX, Connection, open_listener
 from todo_projection.pages import Pages
 from todo_projection.routes import Parts, application
@@ -98,7 +99,8 @@ async def _parts(settings: Settings, hup: asyncio.Event) -> AsyncGenerator[Parts
     )
     try:
         async with Subscriber(client) as subscriber:
-            running = [asyncio.create_task(part.run()) for part in (boards, tails)]
+            canary = Canary(client, wire, subscriber)
+            running = [asyncio.create_task(part.run()) for part in (boards, tails, canary)]
             running.append(asyncio.create_task(_keep_tokens(tokens, streams, hup)))
             try:
                 yield Parts(
@@ -109,6 +111,7 @@ async def _parts(settings: Settings, hup: asyncio.Event) -> AsyncGenerator[Parts
                     boards,
                     Pages(client, wire, mounted_units()),
                     tails,
+                    canary,
                     Access(tokens, origins=settings.origins, hosts=own_hosts(settings)),
                     settings.stuck_ms,
                     settings.quiet_ms,

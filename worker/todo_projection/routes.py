@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from todo_projection.access import Access, holder_of, not_allowed
 from todo_projection.answers import REFUSED, as_json, refuse
 from todo_projection.boards import Boards, SessionList, parse_cursor
+from todo_projection.canary import Canary
 from todo_projection.frames import Page
 from todo_projection.grant import Scope as Sessions
 from todo_projection.headers import with_headers
@@ -86,6 +87,7 @@ class Parts:
     boards: Boards
     pages: Pages
     tails: Tails
+    canary: Canary
     access: Access
     stuck_ms: int
     quiet_ms: int

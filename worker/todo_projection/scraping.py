@@ -49,6 +49,18 @@ GATEWAY: Sequence[Figure[Parts]] = (
         "From an event's time, by its writer's clock, to its value on the way to a client, by this machine's.",
         lambda parts: parts.streams.delivery_s,
     ),
+    Figure(
+        "todo_gateway_delivery_alive",
+        "gauge",
+        "1 if the canary's events come here as frames, 0 if not; left out while no canary sings or redis is away.",
+        lambda parts: None if parts.canary.alive is None else int(parts.canary.alive),
+    ),
+    Figure(
+        "todo_gateway_canary_seconds",
+        "histogram",
+        "From the canary's append to its frame here, both by the server's clock.",
+        lambda parts: parts.canary.delivery_s,
+    ),
 )
 
 
