@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from projecting import projected, working
 from serving import plan, serving
 from sse import Http
+from todo_projection.page import page_routes
 from todo_projection.token_list import Line, digest
 from todo_write.log import Client, SessionLog
 
@@ -61,5 +62,7 @@ async def guarding(
     tokens = write_tokens(folder / "tokens.jsonl")
     async with working(redis_url, namespace):
         await write_plans(client, redis, MINE, OTHERS)
-        async with serving(redis_url, namespace, gateway_tokens_file=str(tokens), **settings) as http:
+        async with serving(
+            redis_url, namespace, routes=page_routes(), gateway_tokens_file=str(tokens), **settings
+        ) as http:
             yield Guarded(http, tokens)

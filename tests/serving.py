@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from eventually import eventually
 from sse import Http
@@ -19,13 +19,20 @@ from todo_projection.signals import Stop
 
 
 @asynccontextmanager
-async def serving(redis_url: str, namespace: str, *, more: Sequence[str] = (), **settings: Any) -> AsyncGenerator[Http]:
-    """A gateway that serves while the block runs; at ``more`` paths it answers with nothing."""
+async def serving(
+    redis_url: str,
+    namespace: str,
+    *,
+    more: Sequence[str] = (),
+    routes: Sequence[BaseRoute] = (),
+    **settings: Any,
+) -> AsyncGenerator[Http]:
+    """A gateway that serves while the block runs, with further routes; at ``more`` paths it answers with nothing."""
     given = {"redis_url": redis_url, "namespace": namespace, "gateway_port": free_port(), **settings}
     made = Settings.from_env({}, **given)
     stop = Stop()
-    routes = [*metrics_routes(beat_ms=made.beat_ms), *(Route(path, _nothing) for path in more)]
-    running = asyncio.create_task(serve(made, stop, routes))
+    own = [*routes, *metrics_routes(beat_ms=made.beat_ms), *(Route(path, _nothing) for path in more)]
+    running = asyncio.create_task(serve(made, stop, own))
     http = Http("127.0.0.1", made.gateway_port, made.gateway_prefix)
     try:
         await eventually(lambda: _answers(http, running))

@@ -17,6 +17,7 @@ from serving import plan, serving
 from sse import Http, of
 from todo_projection.access import RULES, Access, Rule, check_exposure
 from todo_projection.embedded import free_port
+from todo_projection.page import page_routes
 from todo_projection.routes import every_route
 from todo_projection.settings import InvalidSetting, Settings
 from todo_projection.tokens import Tokens
@@ -44,6 +45,9 @@ TABLE = {
     ("GET", "/api/openapi.json"): (200,) * 7,
     ("GET", "/livez"): (200,) * 7,
     ("GET", "/readyz"): (200,) * 7,
+    ("GET", "/api/about"): (401, 401, 401, 200, 200, 200, 200),
+    ("GET", "/"): (200,) * 7,
+    ("GET", "/page/main.js"): (200,) * 7,
     ("GET", "/nope"): (404,) * 7,
 }
 
@@ -68,7 +72,7 @@ async def test_each_token_gets_what_it_allows_of_each_route(guarded: Guarded) ->
 
 def test_every_route_has_a_rule_and_is_in_the_table() -> None:
     parts = SimpleNamespace(access=Access(Tokens(Settings())), prefix="")
-    routes: list[Any] = every_route(cast("Any", parts))
+    routes: list[Any] = every_route(cast("Any", parts), page_routes())
     assert {route.path for route in routes} == set(RULES), "a new route: give it a rule in access.py, and a line above"
     asked = [path.partition("?")[0] for _, path in TABLE]
     posts = {"/api/login"}  # POST: the tests of the log-in

@@ -69,14 +69,16 @@ BAD = {
     "/api/sessions?limit=1.5": ("parameter 'limit' can't be used", "1.5", "a whole number from 1 to 500"),
     "/api/sessions?limit=": ("parameter 'limit' can't be used", "", "a whole number from 1 to 500"),
     "/api/sessions?limit=5&limit=6": ("parameter 'limit' is given 2 times", "6", "once"),
-    "/api/sessions?page=2": ("parameter 'page' is not known here", "2", "state, text, sort, limit, cursor"),
+    "/api/sessions?page=2": ("parameter 'page' is not known here", "2", "state, text, sort, limit, cursor, parent"),
     "/api/sessions?sort=best": ("parameter 'sort' can't be used", "best", "recent"),
     "/api/sessions?state=running": ("parameter 'state' can't be used", "running", "stuck"),
     "/api/sessions?text=%FF": ("the query can't be read", "text=%FF", "percent-encoded UTF-8"),
     "/api/sessions?cursor=x": ("cursor can't be used", "x", "`next` of the page before"),
     f"/api/sessions?text={'x' * 201}": ("parameter 'text' can't be used", "x" * 201, "at most 200"),
     "/api/sessions/s1?beforeSeq=-1": ("parameter 'beforeSeq' can't be used", "-1", "0 or more"),
-    "/api/sessions/s1?atSeq=1&beforeSeq=1": ("beforeSeq and atSeq are two ends of a page", None, "one of the two"),
+    "/api/sessions/s1?atSeq=1&beforeSeq=1": ("beforeSeq and atSeq are two ends of a page", None, "one of them"),
+    "/api/sessions/s1?atTime=soon": ("parameter 'atTime' can't be used", "soon", "epoch ms"),
+    "/api/stream?session=s1&session=s2&family=1": ("family=1 needs one session", "2 sessions", "session=… once"),
     "/api/sessions/a%00b": ("control character", None, "1-256 bytes"),
     "/api/sessions/%FF": ("the path can't be read", "/api/sessions/%FF", "percent-encoded UTF-8"),
     "/api/sessions/" + "x" * 257: ("is 257 bytes long", None, "1-256 bytes"),
@@ -149,8 +151,9 @@ async def test_the_document_names_every_json_route_with_the_parameters_it_takes(
         path: {parameter["name"] for parameter in item["get"]["parameters"]} for path, item in document["paths"].items()
     }
     assert names == {
-        "/api/sessions": {"state", "text", "sort", "limit", "cursor"},
-        "/api/sessions/{session}": {"session", "beforeSeq", "atSeq", "limit"},
+        "/api/sessions": {"state", "text", "sort", "limit", "cursor", "parent"},
+        "/api/sessions/{session}": {"session", "beforeSeq", "atSeq", "atTime", "limit"},
+        "/api/about": set(),
         "/livez": set(),
         "/readyz": set(),
     }

@@ -75,11 +75,11 @@ async def nothing_is_left(folder: Path, *processes: int) -> None:
 
 async def test_the_gateway_is_there_and_goes_with_the_rest(folder: Path) -> None:
     async with up(Command("todo-projection"), folder) as (everything, _):
-        said = await everything.says("gateway: http://")
+        said = await everything.says("in a browser: http://")
         url, process = re.findall(r"(http://\S+) \(process (\d+)\)", said)[0]
 
         def answers() -> bool:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(f"{url}api/sessions", timeout=5) as answer:
                 return bool(json.load(answer)["sessions"])
 
         async def listed() -> bool:

@@ -28,6 +28,9 @@ class Rule(StrEnum):
 
 
 RULES = {
+    "/": Rule.OPEN,  # the page holds nothing: what it shows it asks for
+    "/page/{name}": Rule.OPEN,
+    "/api/about": Rule.TOKEN,
     "/api/sessions": Rule.TOKEN,
     "/api/sessions/{session:path}": Rule.TOKEN,
     "/api/stream": Rule.TOKEN,

@@ -55,12 +55,12 @@ class Boards:
         self._due_s: float | None = None  # when the next sweep is due; None: there was none
         self._trust: Trust | None = None
 
-    def open(self, query: Query) -> WindowReader:
-        """A client's view of a window; ``close`` it when done."""
+    def open(self, query: Query, *, trust: bool = True) -> WindowReader:
+        """A client's view of a window, with the board's status if ``trust``; ``close`` it when done."""
         window = self._windows.get(query)
         if window is None:
             window = self._windows[query] = Window(query, self._overview.entries)
-        reader = WindowReader(window)
+        reader = WindowReader(window, trust=trust)
         if self._trust is not None:
             reader.tell(_status(self._trust))
         if self._trust in (Trust.LIVE, Trust.BEHIND):

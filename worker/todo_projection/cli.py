@@ -98,17 +98,18 @@ def worker(settings: Settings) -> None:
     *("streams_max", "send_timeout_ms", "stuck_ms", "quiet_ms", "grace_ms", "log_level"),
 )
 def gateway(settings: Settings) -> None:
-    """Serve plans over HTTP: sessions, their history, and live streams of both.
+    """Serve plans over HTTP: a web page, sessions, their history, and live streams of both.
 
     While redis is away it says so to whoever asks, and goes on when it comes.
     """
     try:
         from todo_projection.gateway import run_gateway  # noqa: PLC0415  an extra: the other commands run without it
+        from todo_projection.page import page_routes  # noqa: PLC0415  the same
     except ModuleNotFoundError as missing:
         end(USAGE, f"{missing.name} is not installed: pip install 'todo-projection[gateway]'")
     start_logging(settings.log_level)
     try:
-        run_gateway(settings, _metrics(settings))
+        run_gateway(settings, [*page_routes(), *_metrics(settings)])
     except OSError as error:
         end(NO, str(error.strerror))
 

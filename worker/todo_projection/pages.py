@@ -13,7 +13,7 @@ from todo_projection.row import Row
 from todo_projection.rows import read_row
 from todo_projection.tail import entry_of
 from todo_projection.unit import Unit
-from todo_projection.wire import Wire
+from todo_projection.wire import Wire, settled
 from todo_write.events import Entry, Event, Keys, Position
 from todo_write.log import Client
 
@@ -72,6 +72,34 @@ class Pages:
             raise away(f"the log of session {session!r} is not folded up to {seq} in time", retry_s=30) from None
         events, has_more = await self._back(place.log, str(end), limit)
         return Page(events, has_more, projections)
+
+    async def at_time(self, session: str, time_ms: int, limit: int) -> Page:
+        """The same up to the last event that is not younger than a time (epoch ms), by the clocks of the writers.
+
+        Those are taken to rise along the log; where they do not, it is one of the places where they pass that time.
+        """
+        place = await self._place(session)
+        if place.epoch is None:
+            raise bad(f"nothing of session {session!r} is in its log", str(time_ms), "no atTime")
+        return await self.at(session, await self._last_by(place, place.epoch, time_ms), limit)
+
+    async def _last_by(self, place: _Place, epoch: int, time_ms: int) -> int:
+        """The seq of the last event up to a time, by halving the log."""
+        ends = [("XRANGE", place.log, "-", "+", "COUNT", 1), ("XREVRANGE", place.log, "+", "-", "COUNT", 1)]
+        oldest, newest = map(_entries, settled(await self._wire.pipeline(ends)))
+        if not oldest or not newest or oldest[0].event.time > time_ms:
+            begins = f"{oldest[0].event.time} or later" if oldest else "no atTime"
+            raise bad("atTime is before the log begins", str(time_ms), begins)
+        low, high = oldest[0].event.seq, newest[0].event.seq
+        while low < high:
+            middle = (low + high + 1) // 2
+            range_ = f"{epoch}-{middle}", f"{epoch}-{high}"
+            found = _entries(await self._wire.command("XRANGE", place.log, *range_, "COUNT", 1))
+            if found and found[0].event.time <= time_ms:
+                low = found[0].event.seq
+            else:
+                high = middle - 1
+        return low
 
     async def _place(self, session: str) -> _Place:
         keys: Keys = await self._client.keys(create=False)

@@ -25,6 +25,7 @@ OneState = Annotated[
     State, Meta(description="unknown, cleared, empty, done, stuck, quiet or active: only sessions in this state")
 ]
 Order = Annotated[Sort, Meta(description="recent (by last event) or longest (longest in progress first)")]
+Parent = Annotated[str, Meta(description="a session id: only its children")]
 
 
 class PageParameters(msgspec.Struct, frozen=True, rename="camel"):
@@ -32,7 +33,12 @@ class PageParameters(msgspec.Struct, frozen=True, rename="camel"):
 
     before_seq: Seq | UnsetType = UNSET
     at_seq: Seq | UnsetType = UNSET
+    at_time: Annotated[int, Meta(ge=0, le=SEQ_MAX, description="a time, epoch ms")] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX, description=f"a whole number from 1 to {EVENTS_MAX}")] = 50
+
+    def ends(self) -> dict[str, int | UnsetType]:
+        """What may say where the page ends, by name; one of them at most."""
+        return {"beforeSeq": self.before_seq, "atSeq": self.at_seq, "atTime": self.at_time}
 
 
 class ListParameters(msgspec.Struct, frozen=True, rename="camel"):
@@ -43,6 +49,7 @@ class ListParameters(msgspec.Struct, frozen=True, rename="camel"):
     sort: Order = "recent"
     limit: Annotated[int, Meta(ge=1, le=SESSIONS_MAX, description=f"a whole number from 1 to {SESSIONS_MAX}")] = 50
     cursor: Annotated[str, Meta(description="`next` of the page before")] = ""
+    parent: Parent = ""
 
 
 class NoParameters(msgspec.Struct, frozen=True):
@@ -55,6 +62,7 @@ class PlanStreamParameters(msgspec.Struct, frozen=True, rename="camel"):
     session: Annotated[list[str], Meta(description="a session id; given once for each session")] = []
     events: Flag = False
     after: Annotated[str, Meta(description="the position <epoch>-<seq> of the last event seen")] = ""
+    family: Flag = False
 
 
 class BoardStreamParameters(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,6 +73,7 @@ class BoardStreamParameters(msgspec.Struct, frozen=True, rename="camel"):
     text: Text = ""
     sort: Order = "recent"
     limit: Annotated[int, Meta(ge=1, le=ROWS_MAX, description=f"a whole number from 1 to {ROWS_MAX}")] = 500
+    parent: Parent = ""
 
 
 T = TypeVar("T", bound=msgspec.Struct)

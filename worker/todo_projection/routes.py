@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -12,21 +14,24 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from todo_projection.access import Access, holder_of, not_allowed
 from todo_projection.answers import REFUSED, as_json, refuse
-from todo_projection.boards import Boards, SessionList, parse_cursor
+from todo_projection.boards import Boards, parse_cursor
 from todo_projection.canary import Canary
+from todo_projection.endpoints import ABOUT, LIST, LIVE, PAGE, READY, About, Health
 from todo_projection.frames import Page
+from todo_projection.grant import Grant
 from todo_projection.grant import Scope as Sessions
 from todo_projection.headers import with_headers
 from todo_projection.login import Login
-from todo_projection.openapi import Endpoint, describe
+from todo_projection.openapi import describe
 from todo_projection.pages import Pages
 from todo_projection.parameters import (
+    ROWS_MAX,
     BoardStreamParameters,
     ListParameters,
     NoParameters,
@@ -36,7 +41,7 @@ from todo_projection.parameters import (
 )
 from todo_projection.refusal import bad, no_session
 from todo_projection.sessions import Query
-from todo_projection.sources import BoardRows, PlanAndEvents, Plans, Veiled
+from todo_projection.sources import BoardRows, PlanAndEvents, Plans, Together, Veiled
 from todo_projection.stream import Source, Stream, Streams
 from todo_projection.subscriber import Subscriber
 from todo_projection.tail import Tails
@@ -46,34 +51,8 @@ from todo_write.events import Position, check_session
 from todo_write.log import Client, LayoutMismatch
 
 READS_MAX = 32
-RETRY_S = 2
-SESSION = "the session id, percent-encoded: a slash in it as %2F or as it is"
-BAD = {400: "a parameter can't be used"}
-GONE = {404: "unknown session, or one that the token does not show"}
-DENIED = {401: "no token that counts", 403: "the token does not allow it"}
-AWAY = {500: "what is stored can't be read; an operator mends it", 503: "redis is away; ask again"}
-
+VERSION = version("todo-projection")
 logger = logging.getLogger(__name__)
-
-
-class Health(msgspec.Struct, frozen=True):
-    """Whether it is well, and what is wrong."""
-
-    ok: bool
-    problems: list[str] = []
-
-
-LIST = Endpoint("/api/sessions", "The sessions, a page at a time", ListParameters, SessionList, BAD | DENIED | AWAY)
-PAGE = Endpoint(
-    "/api/sessions/{session}",
-    "A page of a session's history; the newest one with the session's values, as does one at a position",
-    PageParameters,
-    Page,
-    BAD | DENIED | GONE | AWAY,
-    {"session": SESSION},
-)
-LIVE = Endpoint("/livez", "Whether this process gets round", NoParameters, Health, {})
-READY = Endpoint("/readyz", "Whether it can serve", NoParameters, Health, {}, also={503: "it can't, and why"})
 
 
 @dataclass(frozen=True)
@@ -107,6 +86,9 @@ def application(parts: Parts, more: Sequence[BaseRoute] = ()) -> ASGIApp:
     async def prefixed(scope: Scope, receive: Receive, send: Send) -> None:
         # A proxy in front may have taken the prefix off, or left it on: the path is looked up without it.
         scope["root_path"] = parts.prefix
+        if scope["path"] == parts.prefix != "":
+            await RedirectResponse(f"{parts.prefix}/")(scope, receive, send)  # addresses in a page are relative to it
+            return
         await app(scope, receive, send)
 
     return with_headers(_shared(prefixed, parts.access.origins))
@@ -120,6 +102,7 @@ def every_route(parts: Parts, more: Sequence[BaseRoute] = ()) -> list[BaseRoute]
             Route(LIST.path, routes.sessions),
             Route(PAGE.path.replace("}", ":path}"), routes.session),
             Route("/api/stream", routes.stream),
+            Route(ABOUT.path, routes.about),
             Route("/api/openapi.json", routes.openapi),
             Route(LIVE.path, routes.live),
             Route(READY.path, routes.ready),
@@ -160,21 +143,24 @@ class Routes:
         asked = read(_query(request), PageParameters)
         session, grant = check_session(_session(request)), holder_of(request).grant
         pages = self._parts.pages
-        if not grant.events and (asked.before_seq, asked.at_seq) != (msgspec.UNSET, msgspec.UNSET):
+        ends = [(name, end) for name, end in asked.ends().items() if isinstance(end, int)]
+        if ends and not grant.events:
             raise not_allowed("events, nor values of former times")
         if not grant.scope.holds(session):
             raise no_session(session)
         async with self._reading:
-            match asked.before_seq, asked.at_seq:
-                case int(), int():
-                    raise bad("beforeSeq and atSeq are two ends of a page", None, "one of the two")
-                case int() as seq, _:
-                    return as_json(await pages.before(session, seq, asked.limit))
-                case _, int() as seq:
-                    return as_json(await pages.at(session, seq, asked.limit))
-                case _:
+            match ends:
+                case []:
                     page = await pages.tail(session, asked.limit)
                     return as_json(page if grant.events else Page([], has_more=False, projections=page.projections))
+                case [("beforeSeq", seq)]:
+                    return as_json(await pages.before(session, seq, asked.limit))
+                case [("atSeq", seq)]:
+                    return as_json(await pages.at(session, seq, asked.limit))
+                case [("atTime", time_ms)]:
+                    return as_json(await pages.at_time(session, time_ms, asked.limit))
+                case _:
+                    raise bad(f"{' and '.join(name for name, _ in ends)} are two ends of a page", None, "one of them")
 
     async def stream(self, request: Request) -> Response:
         """An event stream of plans, or of a board."""
@@ -195,7 +181,24 @@ class Routes:
     async def openapi(self, request: Request) -> Response:
         """What the JSON routes take and answer."""
         read(_query(request), NoParameters)
-        return as_json(describe((LIST, PAGE, LIVE, READY), self._parts.prefix))
+        return as_json(describe((LIST, PAGE, ABOUT, LIVE, READY), self._parts.prefix))
+
+    async def about(self, request: Request) -> Response:
+        """What a client should know at first."""
+        read(_query(request), NoParameters)
+        parts, grant = self._parts, holder_of(request).grant
+        told = About(
+            version=VERSION,
+            now=time.time_ns() // 1_000_000,
+            heartbeat_ms=round(parts.streams.heartbeat_s * 1000),
+            stuck_ms=parts.stuck_ms,
+            quiet_ms=parts.quiet_ms,
+            rows_max=ROWS_MAX,
+            login=parts.access.tokens.required,
+            board=grant.board,
+            events=grant.events,
+        )
+        return as_json(told)
 
     async def live(self, _: Request) -> Response:
         """This answer is the beat of the loop."""
@@ -226,6 +229,8 @@ class Routes:
             raise bad("events=1 needs one session", f"{len(sessions)} sessions", "session=… once")
         if asked.after and not asked.events:
             raise bad("after is a place in a log", asked.after, "with events=1 only")
+        if asked.family and len(sessions) != 1:
+            raise bad("family=1 needs one session", f"{len(sessions)} sessions", "session=… once")
         if asked.events and not grant.events:
             raise not_allowed("events")
         after = _position(last_event_id or asked.after) if asked.events else None
@@ -236,16 +241,25 @@ class Routes:
         if len(seen) < len(sessions):
             hidden = [session for session in sessions if session not in seen]
             return Veiled(hidden, Plans(subscriber, subscription, delivery_s), after)
+        plan: Source = Plans(subscriber, subscription, delivery_s)
         if asked.events:
-            return PlanAndEvents(subscriber, subscription, self._parts.tails, after, delivery_s)
-        return Plans(subscriber, subscription, delivery_s)
+            plan = PlanAndEvents(subscriber, subscription, self._parts.tails, after, delivery_s)
+        return Together(plan, self._family(grant, sessions[0])) if asked.family else plan
+
+    def _family(self, grant: Grant, session: str) -> Source:
+        """The rows of a session, its parent and its children; of it alone where the token shows no board."""
+        scope = grant.scope if grant.board else Sessions(sessions=frozenset({session}))
+        bounds, boards = (self._parts.stuck_ms, self._parts.quiet_ms), self._parts.boards
+        return BoardRows(boards, boards.open(Query(*bounds, limit=ROWS_MAX, scope=scope, family=session), trust=False))
 
     def _streamed(self, request: Request, source: Source) -> Stream:
         return Stream(self._parts.streams, source, holder_of(request))
 
     def _asked(self, asked: ListParameters | BoardStreamParameters, scope: Sessions) -> Query:
         state = None if isinstance(asked.state, msgspec.UnsetType) else asked.state
-        return Query(self._parts.stuck_ms, self._parts.quiet_ms, state, asked.text, asked.sort, asked.limit, scope)
+        return Query(
+            self._parts.stuck_ms, self._parts.quiet_ms, state, asked.text, asked.sort, asked.limit, scope, asked.parent
+        )
 
 
 def _board(request: Request) -> Sessions:

@@ -37,7 +37,10 @@ class Entry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Which sessions, in which order, and how many; ``stuck_ms`` and ``quiet_ms`` bound the states."""
+    """Which sessions, in which order, and how many; ``stuck_ms`` and ``quiet_ms`` bound the states.
+
+    ``parent`` asks for the children of a session, ``family`` for a session and its children.
+    """
 
     stuck_ms: int
     quiet_ms: int
@@ -46,6 +49,8 @@ class Query(msgspec.Struct, frozen=True):
     sort: Sort = "recent"
     limit: int = 50
     scope: Scope = EVERYTHING
+    parent: str = ""
+    family: str = ""
 
     def takes(self, entry: Entry) -> bool:
         """Whether the entry is one of those asked for."""
@@ -54,6 +59,10 @@ class Query(msgspec.Struct, frozen=True):
         if self.state is not None and entry.state != self.state:
             return False
         board = entry.board or Board()
+        if self.parent and board.parent != self.parent:
+            return False
+        if self.family and self.family not in (entry.session_id, board.parent):
+            return False
         told = (entry.session_id, board.title, board.label, board.current)
         return not self.text or any(self.text.casefold() in text.casefold() for text in told if text)
 

@@ -14,7 +14,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def _check_prefix(prefix: str) -> str:
-    if prefix.split("/")[1:2] in (["api"], ["livez"], ["readyz"], ["metrics"]):
+    if prefix.split("/")[1:2] in (["api"], ["livez"], ["readyz"], ["metrics"], ["page"]):
         raise ValueError("a path of the gateway's own begins like this")
     return prefix
 
@@ -65,7 +65,7 @@ class Settings(StoreSettings):
         Field(
             title="the path under which a proxy serves the gateway",
             pattern=r"^(/[A-Za-z0-9._~-]+)*$",
-            description="a path such as /plans, without a slash at its end; not /api, /livez, /readyz or /metrics",
+            description="a path such as /plans, no slash at its end; not /api, /livez, /readyz, /metrics or /page",
         ),
     ] = ""
     gateway_open: Annotated[

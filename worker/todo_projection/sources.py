@@ -12,6 +12,7 @@ from todo_projection import frames
 from todo_projection.boards import Boards
 from todo_projection.frames import Baseline, Deleted, EventFrame, Frame
 from todo_projection.sse import block
+from todo_projection.stream import Source
 from todo_projection.subscriber import Snapshot, Subscriber, Subscription, Update
 from todo_projection.tail import Rewound, Tail, Tails
 from todo_projection.tally import Histogram
@@ -143,6 +144,32 @@ class PlanAndEvents:
             if isinstance(found, Rewound):
                 return [_rewound(found)]
             return [_event(tail.session, entry) for entry in found]
+
+
+class Together:
+    """What several sources have, each in its own order."""
+
+    def __init__(self, *sources: Source) -> None:
+        self._sources = sources
+        self._waiting: dict[Source, asyncio.Task[list[bytes]]] = {}
+        self._closed = False
+
+    async def take(self) -> list[bytes]:
+        """See ``Source``; what was begun goes on when this is cancelled."""
+        if self._closed:
+            return []
+        for source in self._sources:
+            if source not in self._waiting:
+                self._waiting[source] = asyncio.create_task(source.take())
+        await asyncio.wait(self._waiting.values(), return_when=asyncio.FIRST_COMPLETED)
+        done = [source for source, task in self._waiting.items() if task.done()]
+        return [piece for source in done for piece in _result(self._waiting.pop(source))]
+
+    def close(self) -> None:
+        """See ``Source``."""
+        self._closed = True
+        for source in self._sources:
+            source.close()
 
 
 def _reached(baseline: Baseline) -> Position:

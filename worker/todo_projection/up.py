@@ -79,7 +79,7 @@ async def _gateway(environment: dict[str, str]) -> AsyncGenerator[str]:
         return
     port = free_port()
     async with child(*_command(WORKER), "gateway", "--port", str(port), env=environment) as gateway:
-        yield f"http://127.0.0.1:{port}/api/sessions (process {gateway.pid})"
+        yield f"http://127.0.0.1:{port}/ (process {gateway.pid})"
 
 
 async def _tell(console: Console, who: str, program: Child, so: str) -> None:
@@ -113,7 +113,7 @@ def _guide(settings: Settings, store: Store, worker: Child, demo: Child, gateway
     return "\n".join(
         [
             f"redis at {store.address}; worker: process {worker.pid}; demo: process {demo.pid}",
-            f"gateway: {gateway}",
+            f"in a browser: {gateway}",
             "To look further, in another terminal:",
             *exports,
             f"  {program} sessions      all plans",

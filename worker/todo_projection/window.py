@@ -44,6 +44,7 @@ class Window:
         self._ranks: dict[str, Rank] = {}
         self._states: dict[str, State] = {}
         self._counts: Counter[State] = Counter()
+        self._parent: str | None = None
         self.take(entries)
 
     @property
@@ -54,9 +55,10 @@ class Window:
     def take(self, changes: Changes) -> None:
         """Take what has changed, and let the clients know what they have to see of it."""
         before = self.counts
+        changes = self._with_parent(changes)
         for session, entry in changes.items():
             self._count(session, entry)
-            place = None if entry is None else rank(self.query, entry)
+            place = None if entry is None else self._place(entry)
             if place is None:
                 self._ranks.pop(session, None)
             else:
@@ -66,6 +68,20 @@ class Window:
         if news or counted:
             for reader in self.readers:
                 reader.put(news, counted=counted)
+
+    def _with_parent(self, changes: Changes) -> Changes:
+        """Of a family the parent too; which session that is, only its child says."""
+        child = changes.get(self.query.family)
+        parent = None if child is None or child.board is None else child.board.parent
+        if child is None or parent == self._parent:
+            return changes
+        concerned, self._parent = {self._parent, parent}, parent
+        return {**changes, **{one: self._entries[one] for one in concerned if one is not None and one in self._entries}}
+
+    def _place(self, entry: Entry) -> Rank | None:
+        if entry.session_id == self._parent and self.query.scope.holds(entry.session_id):
+            return -(entry.last_event or 0), entry.session_id
+        return rank(self.query, entry)
 
     def _count(self, session: str, entry: Entry | None) -> None:
         if session in self._states:
@@ -94,8 +110,9 @@ class Window:
 class WindowReader:
     """What one client has yet to see of a window: which sessions, never what of them, so it skips to the newest."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, *, trust: bool = True) -> None:
         self.window = window
+        self._trust = trust  # whether it is told how far the board can be trusted
         self._unseen: dict[str, None] = {}
         self._has: set[str] = set()
         self._counts = False
@@ -112,8 +129,9 @@ class WindowReader:
 
     def tell(self, status: bytes) -> None:
         """The board's status is another now."""
-        self._status = status
-        self._news.set()
+        if self._trust:
+            self._status = status
+            self._news.set()
 
     async def take(self) -> list[bytes]:
         """Blocks of everything new, waiting for the first; nothing when closed."""
