@@ -23,6 +23,8 @@ from todo_projection.settings import InvalidSetting, Settings
 from todo_projection.tokens import Tokens
 from todo_write.log import Client, SessionLog
 
+SECURITY = Path(__file__).parents[1] / "SECURITY.md"
+
 A, B = quote(MINE, safe=""), quote(OTHERS, safe="")
 
 # What each token gets of each route: none, one that is wrong, one that is expired, one without any claim, plans of its
@@ -229,3 +231,17 @@ async def test_an_origin_that_is_named_may_ask_with_a_token(redis_url: str, name
         assert (await http.get("/api/sessions", asked)).headers["access-control-allow-origin"] == asked["origin"]
         asked["origin"] = "https://plans.example.evil"
         assert "access-control-allow-origin" not in (await http.get("/api/sessions", asked)).headers
+
+
+def as_table() -> str:
+    """The table as Markdown."""
+    heads = ("none", "wrong", "expired", "no claim", "prefix team-a/", "session, events, board", "all")
+    lines = [f"| | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
+    for (method, path), statuses in TABLE.items():
+        shown = path.replace(A, "A").replace(B, "B")
+        lines.append(f"| `{method} {shown}` | {' | '.join(map(str, statuses))} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_table_is_the_page_s() -> None:
+    assert as_table() in SECURITY.read_text()

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple, Self
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -11,11 +12,13 @@ from redis.asyncio.connection import Connection, parse_url
 from redis.exceptions import RedisError
 
 from todo_write.events import PARTITIONS_MAX, check_session
+from todo_write.tls import OPTIONS, Unfit, secured
 
 _TOPOLOGIES = {"redis+sentinel": "Redis Sentinel", "redis+cluster": "Redis Cluster"}
 _OPTION = re.compile(
     r"db|username|password|client_name|ssl_\w+"
 )  # what else could be said would break our reading of replies
+_Some = TypeVar("_Some", bound="StoreSettings")
 _PASSWORD = re.compile(r"(//[^:@/]*:).*(?=@)|((?:^|[?&])\w*password=)[^&]*")
 
 
@@ -83,6 +86,19 @@ class StoreSettings(BaseModel):
         ),
     ] = None
 
+    redis_ca_file: Annotated[
+        Path | None,
+        Field(title="who signs the server's certificate", description="a file of certificates (PEM), with rediss://"),
+    ] = None
+    redis_cert_file: Annotated[
+        Path | None,
+        Field(title="this client's certificate", description="a file with a certificate (PEM), with rediss://"),
+    ] = None
+    redis_key_file: Annotated[
+        Path | None,
+        Field(title="this client's key", description="a file with a key (PEM), if it is not with the certificate"),
+    ] = None
+
     @classmethod
     def from_env(cls, environ: Mapping[str, str], **flags: object) -> Self:
         """Settings of these variables, overruled by these flags; empty variables and None flags count as not given.
@@ -95,7 +111,7 @@ class StoreSettings(BaseModel):
                 given[name] = text
         given.update((name, value) for name, value in flags.items() if value is not None)
         try:
-            return cls.model_validate(given)
+            return _secured(cls.model_validate(given))
         except ValidationError as error:
             raise InvalidSetting("\n".join(_explain(cls, found) for found in error.errors())) from None
 
@@ -112,7 +128,7 @@ class Variable(NamedTuple):
     """A setting as an environment variable: its default, what it is, and what is allowed."""
 
     name: str
-    default: str | int | bool | None
+    default: str | int | bool | Path | None
     title: str
     allowed: str
 
@@ -161,6 +177,17 @@ class Settings(StoreSettings):
 def variable(name: str) -> str:
     """The environment variable of a setting."""
     return f"TODO_{name.upper()}"
+
+
+def _secured(settings: _Some) -> _Some:
+    """The same settings, their URL with the files for TLS; raises InvalidSetting."""
+    given = {name: path for name in OPTIONS if (path := getattr(settings, name)) is not None}
+    try:
+        return settings.model_copy(update={"redis_url": secured(settings.redis_url, given)})
+    except Unfit as error:
+        allowed = type(settings).model_fields[error.setting].description
+        shown = str(given[error.setting])
+        raise InvalidSetting(f"{variable(error.setting)} is {shown!r} ({error}); allowed: {allowed}") from None
 
 
 def _explain(cls: type[StoreSettings], found: ErrorDetails) -> str:

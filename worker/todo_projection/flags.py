@@ -13,7 +13,7 @@ from todo_projection.settings import Settings, variable
 
 Command = Callable[Concatenate[Settings, ...], None]
 
-STORE = ("redis_url", "namespace", "partitions")
+STORE = ("redis_url", "redis_ca_file", "redis_cert_file", "redis_key_file", "namespace", "partitions")
 
 
 def with_settings(*names: str) -> Callable[[Command], Callable[..., None]]:
