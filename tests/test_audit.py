@@ -15,6 +15,7 @@ from repairs import POISON, TALK, TURN, Yard, write
 from todo_projection.audit import Turn, keep_auditing
 from todo_projection.beats import STEPPED_DOWN, WORKING, Beats
 from todo_projection.look import Standing
+from todo_projection.status import read_status
 from todo_projection.wire import Wire
 from todo_projection.worker import Worker
 from todo_write.events import Position
@@ -74,6 +75,21 @@ async def test_a_row_of_another_type_is_reported_once_and_made_again_when_it_is_
     assert await yard.pointed() == 0
     await yard.redis.delete(yard.keys.row("s"))
     await mended(yard, "s")
+
+
+async def test_a_key_of_another_type_is_in_the_index_before_anything_is_committed_and_until_it_is_mended(
+    yard: Yard,
+) -> None:
+    await yard.project(write("a"))
+    await yard.redis.rename(yard.keys.row("s"), "aside")
+    await yard.redis.set(yard.keys.row("s"), "x")
+    await yard.sweep()
+    assert (await read_status(yard.wire, yard.keys, beat_ms=1000)).stale.sessions == {
+        "s": f"WRONGTYPE {yard.keys.row('s')} is a string, not a hash"
+    }
+    await yard.redis.rename("aside", yard.keys.row("s"))
+    await mended(yard, "s")
+    assert (await read_status(yard.wire, yard.keys, beat_ms=1000)).stale.count == 0
 
 
 async def test_a_row_that_can_not_be_read_is_made_again(yard: Yard) -> None:
@@ -200,7 +216,7 @@ async def test_a_foreign_log_is_reported_and_marked_once_and_not_folded(
     assert "begin with event 0" in row["todos.stale"]
     assert list(await yard.marks()) == ["s"]
     assert await yard.row() == row
-    assert sum("foreign log" in record.getMessage() for record in caplog.records) == 1
+    assert sum("has a trimmed log" in record.getMessage() for record in caplog.records) == 1
 
 
 @pytest.mark.parametrize("first", [0, 3], ids=["with a gap", "without its start"])

@@ -105,6 +105,15 @@ async def test_verify_says_that_all_agrees(yard: Yard, command: Command) -> None
     assert (await command("verify", "a")).code == 0
 
 
+async def test_verify_of_a_session_nobody_wrote_to_says_so(yard: Yard, command: Command) -> None:
+    await yard.project(write("x"))
+    ran = await command("verify", "s", "nobody")
+    assert ran.code == 1
+    assert "nobody" in ran.out
+    assert "unknown" in ran.out
+    assert (await command("verify", "s")).code == 0
+
+
 async def test_verify_prints_the_differences_and_a_repair_mends_them(yard: Yard, command: Command) -> None:
     for session in ("a", "b", "lost"):
         await yard.project(write("x"), session=session)
@@ -284,6 +293,28 @@ async def test_explain_tells_when_a_value_was_committed_and_by_which_worker(yard
     again: dict[str, Any] = json.loads((await command("explain", "s", "--json")).out)
     assert again["committed"] == committed
     assert f"by {name.decode()}" in (await command("explain", "s")).out
+
+
+async def test_explain_of_a_broken_row_says_so_and_ends_with_1(yard: Yard, command: Command) -> None:
+    await yard.project(write("a"))
+    await yard.redis.hset(yard.keys.row("s"), "pos", "nowhere")
+    ran = await command("explain", "s")
+    assert (ran.code, "is broken" in ran.err, "nowhere" in ran.err) == (1, True, True)
+    await yard.redis.delete(yard.keys.row("s"))
+    await yard.redis.set(yard.keys.row("s"), "x")
+    ran = await command("explain", "s")
+    assert (ran.code, "is no hash" in ran.err) == (1, True)
+
+
+async def test_explain_of_a_log_of_several_epochs_has_no_next_event_until_it_is_adopted(
+    yard: Yard, command: Command
+) -> None:
+    await yard.project(write("a"))
+    fields = {"type": "todo/write", "time": 1, "op": "o", "data": '{"todos": []}'}
+    await yard.redis.xadd(yard.keys.log("s"), fields, id="4000000000000-0")
+    told = json.loads((await command("explain", "s", "--json")).out)
+    assert (told["nextCount"], told["next"]) == (0, [])
+    assert "several epochs" in told["foreign"]
 
 
 async def test_show_at_folds_up_to_an_event(yard: Yard, command: Command) -> None:

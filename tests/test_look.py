@@ -84,7 +84,7 @@ async def test_a_row_that_can_not_be_read_is_corrupt(yard: Yard, fields: dict[st
 @pytest.mark.parametrize(
     ("ids", "why"),
     [
-        (["1764517000000-3", "1764517000000-4"], "begins with 1764517000000-3"),
+        (["1764517000000-3", "1764517000000-4"], "begins with event 3"),
         (["1764517000000-0", "1764517000000-1", "1764517000000-3"], "1 of its 4 events are missing"),
         (["1764517000000-0", "1764517000009-0"], "several epochs"),
         (["1764517000000-0", "99999999999999999-0"], "not a position"),
@@ -96,6 +96,19 @@ async def test_a_log_no_writer_of_ours_wrote_is_foreign_with_the_reason(yard: Ya
     look = await yard.look()
     assert why in look.foreign
     assert not look.foldable
+
+
+async def test_a_log_trimmed_by_hand_is_called_trimmed_and_one_with_other_holes_foreign(yard: Yard) -> None:
+    await yard.project(*[TALK] * 4)
+    log, (first, second, third, _) = yard.keys.log("s"), [id for id, _ in await yard.log()]
+    await yard.redis.xdel(log, first, second)
+    assert ((await yard.look()).lack, (await yard.look()).foreign) == (
+        "trimmed",
+        "it begins with event 2, what stood before is gone",
+    )
+    assert "its log is trimmed" in (await yard.verify()).why
+    await yard.redis.xadd(log, {"type": "x", "time": "1", "op": "o", "data": "{}"}, id=third.replace("-2", "-9"))
+    assert (await yard.look()).lack == "foreign"
 
 
 async def test_what_is_pointed_at_again_is_projected_again(yard: Yard) -> None:

@@ -14,6 +14,7 @@ from todo_projection.beats import WORKING, read_beats, server_time
 from todo_projection.census import START, Census
 from todo_projection.look import Look, Repair, Standing, look_at, mending, point_again
 from todo_projection.retry import Unavailable
+from todo_projection.rows import is_wrong_type
 from todo_projection.suspects import Suspects
 from todo_projection.wire import Wire
 from todo_write.events import Keys
@@ -54,11 +55,24 @@ class Audit:
         for look in looks:
             self._suspects.add(look, now)
             self._report(look)
+        await self._mark_broken(looks)
         self.looked += len(looks)
         self.sweeps += found.cursor is None
         self._cursor = found.cursor or START
         lost = await self._suspects.judge()
         await self._repair([look for look in lost if look.foldable or self._is_news(look, "pointed", str(look.tail))])
+
+    async def _mark_broken(self, looks: list[Look]) -> None:
+        """Tell once, and in the index, which sessions can't be projected; those mended are indexed anew."""
+        broken = [one for one in looks if one.standing is Standing.BROKEN and self._is_news(one, "broken", one.why)]
+        for look in broken:
+            logger.warning("session %r can't be projected: %s; rename or delete that key", look.session, look.why)
+        index = self.keys.stale
+        marks = [("HSETNX", index(self.keys.partition(one.session)), one.session, one.why) for one in broken]
+        for reply in await self.wire.pipeline(marks):
+            is_wrong_type(reply)
+        mended = [one for one in looks if one.standing is Standing.EVEN and self._told.pop(f"broken {one.session}", "")]
+        await point_again(self.wire, self.keys, [Repair(one, {**one.versions, **self.mounted}) for one in mended])
 
     async def _repair(self, lost: list[Look]) -> None:
         repairs = [mending(look, self.mounted) if look.foldable else Repair(look) for look in lost]
@@ -72,11 +86,9 @@ class Audit:
 
     def _report(self, look: Look) -> None:
         """Say once what only a person can mend, not again with every event that a foreign log goes on by."""
-        if look.standing is Standing.BROKEN and self._is_news(look, "broken", look.why):
-            logger.warning("session %r can't be projected: %s; rename or delete that key", look.session, look.why)
-        elif look.tail and not look.foldable and self._is_news(look, "foreign", str(look.tail.epoch)):
-            told = "session %r has a foreign log: %s; `rebuild --session %s --partial` adopts it as it stands"
-            logger.warning(told, look.session, look.foreign, look.session)
+        if look.tail and not look.foldable and self._is_news(look, "foreign", str(look.tail.epoch)):
+            told = "session %r has a %s log: %s; `rebuild --session %s --partial` adopts it as it stands"
+            logger.warning(told, look.session, look.lack, look.foreign, look.session)
 
     def _is_news(self, look: Look, what: str, told: str) -> bool:
         key = f"{what} {look.session}"

@@ -17,6 +17,7 @@ from todo_write.events import Keys, token
 WORKING = "working"
 STEPPED_DOWN = "stepped down"
 BEATS_MISSED_MAX = 5  # a worker that misses more of them counts as dead
+MISSING_MS = BEATS_MISSED_MAX * 1000
 
 
 _beat = Script("beat")
@@ -61,12 +62,16 @@ def worker_name() -> str:
 class Beats:
     """The beats of a namespace; raises redis errors, retried by the caller. ``clock`` is set by each beat."""
 
-    def __init__(self, wire: Wire, keys: Keys, name: str, versions: Mapping[str, int]) -> None:
+    def __init__(
+        self, wire: Wire, keys: Keys, name: str, versions: Mapping[str, int], *, missing_ms: int = MISSING_MS
+    ) -> None:
         self._wire = wire
+        self._missing_ms = missing_ms
         self._keys = keys
         self._name = name
         self._units = encode_versions(versions)
         self._started = 0
+        self._at = self._steady_since = 0
         self.clock = ServerClock()
 
     async def beat(self, state: str = WORKING, why: str = "", *, repaired: int = 0) -> None:
@@ -74,9 +79,24 @@ class Beats:
         now = await server_time(self._wire)
         self.clock.set(now)
         self._started = self._started or now
+        if self._at and now - self._at > self._missing_ms / 2:
+            self._steady_since = now
+        self._at = now
         beat = Beat(now, self._started, socket.gethostname(), os.getpid(), self._units, state, why, repaired)
         call = ([self._keys.workers], [self._name, msgspec.json.encode(beat)])
         settled(await _beat.call_all(self._wire, [call]))
+
+    async def alive(self) -> set[str]:
+        """Names of the workers whose beat is not missing, this one among them.
+
+        Whoever has missed its own beats was frozen, or the server was, and perhaps the others with it: from its next
+        beat on they have as long as ever.
+        """
+        beats, now = await read_beats(self._wire, self._keys), await server_time(self._wire)
+        if self._at and now - self._at > self._missing_ms:
+            return {self._name, *beats}
+        since = now - self._missing_ms
+        return {self._name, *(name for name, beat in beats.items() if max(beat.at, self._steady_since) >= since)}
 
     def signature(self) -> str:
         """This worker and the time there now, ``<epoch ms> <name>``, for what it writes."""

@@ -30,6 +30,7 @@ class Change(msgspec.Struct, frozen=True):
     set: Mapping[str, bytes] = msgspec.field(default_factory=dict[str, bytes])
     remove: Sequence[str] = ()
     frames: Sequence[bytes] = ()
+    warning: str = ""  # to be logged once it is committed
 
 
 def acknowledged(span: Span, row: Row) -> Change:
@@ -79,10 +80,11 @@ def unfoldable(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[st
         turned = _all_marked(span, row.cells, units, gap)
         if all(row.cells[one.unit.key] == one.cell for one in turned):
             return acknowledged(span, row)
-        return _change(span, row, turned, row.position, row.versions, etag)
-    return _change(
-        span, row, _all_marked(span, _initial(units), units, gap), Position(span.last.epoch, -1), versions, etag
-    )
+        change = _change(span, row, turned, row.position, row.versions, etag)
+    else:
+        turned = _all_marked(span, _initial(units), units, gap)
+        change = _change(span, row, turned, Position(span.last.epoch, -1), versions, etag)
+    return msgspec.structs.replace(change, warning=f"is not folded: {gap}")
 
 
 def skipped(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[str, int], etag: str, reason: str) -> Change:

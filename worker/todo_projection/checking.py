@@ -49,6 +49,14 @@ class Check:
         for finding in await self._verifier.lost():
             self._take(finding)
 
+    async def named(self, sessions: Sequence[str]) -> None:
+        """Verify these, and take it as a finding when there is no such session."""
+        await self.sessions(sessions)
+        for start in range(0, len(sessions), SESSIONS_PER_TRIP):
+            for look in await look_at(self._store.wire, self._store.keys, sessions[start : start + SESSIONS_PER_TRIP]):
+                if look.standing is Standing.NOTHING:
+                    self._take(Finding(look.session, sound=False, why="is unknown: there is neither a log nor a row"))
+
     async def sample(self, count: int) -> None:
         """Verify about so many, by chance."""
         await self.sessions(await self._census.sample(count))

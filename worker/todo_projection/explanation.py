@@ -12,7 +12,7 @@ from todo_projection.row import CorruptRow, Row
 from todo_projection.rows import is_wrong_type, read_row
 from todo_projection.unit import Unit
 from todo_projection.wire import Wire
-from todo_write.events import GROUP, Event, Keys, Position, Unsound, decode_entry
+from todo_write.events import GROUP, Event, Keys, Unsound, decode_entry
 
 POINTERS_LOOKED_AT_MAX = 100_000
 POINTERS_SHOWN_MAX = 20
@@ -187,9 +187,9 @@ class Explainer:
         return waiting
 
     async def _next(self, look: Look, row: Row) -> list[Next]:
-        if look.tail is None or (row.position is not None and row.position >= look.tail):
+        if not _next_count(look, row):
             return []
-        start = "-" if row.position is None or row.position.epoch != look.tail.epoch else _behind(row.position)
+        start = "-" if not _is_on(look, row) else f"({row.position}"
         log = self._keys.log(look.session)
         (reply,) = await self._wire.pipeline([("XRANGE", log, start, "+", "COUNT", NEXT_SHOWN_MAX)])
         events: list[Event] = []
@@ -218,14 +218,18 @@ def _commit(by: bytes | None) -> Commit | None:
 
 
 def _next_count(look: Look, row: Row) -> int:
+    """How many events come next; none of a log that is not folded until an operator adopts it."""
     if look.tail is None:
         return 0
-    reached = row.position.seq if row.position is not None and row.position.epoch == look.tail.epoch else -1
-    return max(0, look.tail.seq - reached)
+    if row.position is not None and _is_on(look, row):
+        return max(0, look.tail.seq - row.position.seq)
+    return look.length if look.foldable else 0
 
 
-def _behind(position: Position) -> str:
-    return f"{position.epoch}-{position.seq + 1}"
+def _is_on(look: Look, row: Row) -> bool:
+    """Whether the row has events of just this log in it; otherwise all of the log come next."""
+    at, tail = row.position, look.tail
+    return at is not None and at.seq >= 0 and tail is not None and at.epoch == tail.epoch
 
 
 def _text(value: object) -> str | None:

@@ -1,11 +1,13 @@
 """The feeds: pointers to new events, read as one consumer of the group ``projection``."""
 
+import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from todo_projection.killers import DEATHS_ALONE
+from todo_projection.rows import is_wrong_type
 from todo_projection.span import Pointer
 from todo_projection.wire import Command, Script, Wire, settled
 from todo_write.events import GROUP, Keys
@@ -13,6 +15,7 @@ from todo_write.events import GROUP, Keys
 PENDING_PAGE = 1000
 DEEPER = 4
 SWEEP_START = b"0-0"
+KINDS = (b"stream", b"zset", b"zset", b"hash")  # of a partition's feed, recent, working and stale
 POINTER_FIELDS = [b"s", b"i", b"o", b"t"]
 
 logger = logging.getLogger(__name__)
@@ -47,17 +50,51 @@ class Feeds:
         self._feeds = [keys.feed(partition) for partition in range(keys.partitions)]
         self._partitions = {feed.encode(): partition for partition, feed in enumerate(self._feeds)}
         self._behind: list[str] = []
+        self._closed: dict[int, str] = {}
         self.deaths: dict[tuple[int, bytes], int] = {}  # of workers that held a pointer of the last look, by its id
         self.consumer = consumer
 
     async def ensure_groups(self) -> None:
-        """Create the group on every feed that lacks it, at 0: what was appended before is read, never skipped."""
-        settled(await _group.call_all(self._commands, [([feed], [GROUP]) for feed in self._feeds]))
+        """Create the group on every feed that lacks it, at 0: what was appended before is read, never skipped.
+
+        A feed of another type is closed: its partition waits, and the others go on.
+        """
+        partitions = self._open
+        calls = [([self._feeds[p]], [GROUP]) for p in partitions]
+        for partition, reply in zip(partitions, await _group.call_all(self._commands, calls), strict=True):
+            if is_wrong_type(reply):
+                self.close(partition, str(reply))
+
+    def close(self, partition: int, why: str) -> None:
+        """Leave a partition alone, loudly, one of whose keys is of another type; what is pending there stays so."""
+        if self._closed.get(partition) != why:
+            told = "partition %d waits, the others go on: %s; rename or delete that key"
+            logger.error(told, partition, why)
+        self._closed[partition] = why
+        self._behind = [feed for feed in self._behind if feed != self._feeds[partition]]
+
+    async def reopen(self) -> bool:
+        """Take up again the partitions whose keys are of the right types by now; whether there are any."""
+        closed = len(self._closed)
+        for partition in list(self._closed):
+            keys = self._keys
+            names = (keys.feed(partition), keys.recent(partition), keys.working(partition), keys.stale(partition))
+            types = settled(await self._commands.pipeline([("TYPE", name) for name in names]))
+            if all(found in (kind, b"none") for found, kind in zip(types, KINDS, strict=True)):
+                logger.warning("partition %d goes on", partition)
+                del self._closed[partition]
+        return len(self._closed) < closed
+
+    @property
+    def _open(self) -> Sequence[int]:
+        return (
+            [p for p in range(len(self._feeds)) if p not in self._closed] if self._closed else range(len(self._feeds))
+        )
 
     async def retire(self, alive: Iterable[str]) -> bool:
         """Remove all other consumers that hold no pointers; whether none of the others is left."""
         call = [GROUP, *alive]
-        return not any(settled(await _retire.call_all(self._commands, [([feed], call) for feed in self._feeds])))
+        return not any(settled(await _retire.call_all(self._commands, [([self._feeds[p]], call) for p in self._open])))
 
     async def read(self, *, count_max: int, block_ms: int) -> dict[int, Batch]:
         """New pointers by partition, at most ``count_max`` a feed; waits up to ``block_ms`` for the first.
@@ -66,12 +103,16 @@ class Feeds:
         few at a time and deeper, so that a commit covers more events of a session (real mix: 7.3 µs an event
         instead of 10.2).
         """
+        if not self._open:
+            await asyncio.sleep(block_ms / 1000)
+            return {}
         if self._behind:
             size = -(-len(self._feeds) // DEEPER)
             feeds, self._behind = self._behind[:size], self._behind[size:]
             reply = await self._read(feeds, "COUNT", count_max * DEEPER)
         else:
-            reply = await self._read(self._feeds, "COUNT", count_max, "BLOCK", block_ms)
+            feeds = [self._feeds[p] for p in self._open]
+            reply = await self._read(feeds, "COUNT", count_max, "BLOCK", block_ms)
             self._behind = [feed.decode() for feed, entries in reply if len(entries) >= count_max]
         return await self._pointers((self._partitions[feed], entries) for feed, entries in reply)
 
@@ -85,9 +126,9 @@ class Feeds:
 
         By XPENDING and XRANGE: a read from 0 would count as another delivery and start the idle time again.
         """
-        pending = settled(await self._each("XPENDING", GROUP, "-", "+", PENDING_PAGE, self.consumer))
-        self.deaths = {(p, id): count - 1 for p, found in enumerate(pending) for id, _, _, count in found}
-        return await self._fetch({p: [entry[0] for entry in found] for p, found in enumerate(pending) if found})
+        pending = await self._each("XPENDING", GROUP, "-", "+", PENDING_PAGE, self.consumer)
+        self.deaths = {(p, id): count - 1 for p, found in pending.items() for id, _, _, count in found}
+        return await self._fetch({p: [entry[0] for entry in found] for p, found in pending.items() if found})
 
     async def inherit(self, alive: Collection[str], *, idle_ms_min: int) -> Inherited:
         """Pointers of consumers that are not ``alive``, held for longer than ``idle_ms_min``, at most a page a feed.
@@ -95,10 +136,10 @@ class Feeds:
         Now this one's, as another delivery of each: so ``deaths`` counts the workers that died with it in hand. Of the
         sessions that may kill only the least likely comes: no other one is in hand should this worker die of it.
         """
-        held = settled(await self._each("XPENDING", GROUP, "IDLE", idle_ms_min, "-", "+", PENDING_PAGE))
+        held = await self._each("XPENDING", GROUP, "IDLE", idle_ms_min, "-", "+", PENDING_PAGE)
         left = [
             (count, partition, id)
-            for partition, found in enumerate(held)
+            for partition, found in held.items()
             for id, owner, _, count in found
             if owner.decode() not in alive
         ]
@@ -107,7 +148,7 @@ class Feeds:
         likely = await self._of_one_session(suspects)
         self.deaths = {(partition, id): count for count, partition, id in left}
         batches = await self._take([*taken, *likely], idle_ms_min)
-        more = len(likely) < len(suspects) or any(len(found) == PENDING_PAGE for found in held)
+        more = len(likely) < len(suspects) or any(len(found) == PENDING_PAGE for found in held.values())
         return Inherited(batches, more=more and bool(batches))
 
     async def _of_one_session(self, suspects: Sequence[tuple[int, int, bytes]]) -> list[tuple[int, bytes]]:
@@ -133,7 +174,8 @@ class Feeds:
         JUSTID: being taken over is no delivery. Ids whose entry is gone leave the pending list.
         """
         if cursors is None:
-            cursors = dict.fromkeys(range(len(self._feeds)), SWEEP_START)
+            cursors = dict.fromkeys(self._open, SWEEP_START)
+        cursors = {p: at for p, at in cursors.items() if p not in self._closed}
         head, tail = ("XAUTOCLAIM",), ("COUNT", PENDING_PAGE, "JUSTID")
         claims = [(*head, self._feeds[p], GROUP, self.consumer, idle_ms_min, at, *tail) for p, at in cursors.items()]
         replies = dict(zip(cursors, settled(await self._commands.pipeline(claims)), strict=True))
@@ -144,9 +186,11 @@ class Feeds:
             {p: next for p, (next, _, _) in replies.items() if next != SWEEP_START},
         )
 
-    async def _each(self, name: str, *tail: Any) -> list[Any]:
-        """One command for every feed, in one round trip."""
-        return await self._commands.pipeline([(name, feed, *tail) for feed in self._feeds])
+    async def _each(self, name: str, *tail: Any) -> dict[int, Any]:
+        """One command for every feed, in one round trip; the replies by partition."""
+        partitions = self._open
+        replies = await self._commands.pipeline([(name, self._feeds[p], *tail) for p in partitions])
+        return dict(zip(partitions, settled(replies), strict=True))
 
     async def _fetch(self, ids: Mapping[int, Sequence[bytes]]) -> dict[int, Batch]:
         """The pointers behind pending ids; an id whose entry is gone leaves the pending list too."""

@@ -45,6 +45,12 @@ class Look(msgspec.Struct, frozen=True):
     why: str = ""
 
     @property
+    def lack(self) -> str:
+        """The word for a log that can't be folded whole: trimmed at its beginning and sound behind that, or foreign."""
+        first = 0 if self.tail is None else self.tail.seq + 1 - self.length
+        return "trimmed" if first > 0 and self.foreign == _trimmed(first) else "foreign"
+
+    @property
     def foldable(self) -> bool:
         """Whether the log can be folded from its start, or was adopted with what it lacks."""
         return self.tail is not None and (self.partial or not self.foreign)
@@ -131,11 +137,15 @@ def _standing(tail: Position | None, row: Position | None, *, exists: bool, ther
     return Standing.EVEN if row == tail else Standing.BEHIND
 
 
+def _trimmed(first: int) -> str:
+    return f"it begins with event {first}, what stood before is gone"
+
+
 def _foreign(first: Position, tail: Position, length: int) -> str:
     if first.epoch != tail.epoch:
         return f"entries of several epochs, {first} to {tail}"
-    if first.seq != 0:
-        return f"it begins with {first}, what stood before is gone"
+    if first.seq != 0 and length == tail.seq + 1 - first.seq:
+        return _trimmed(first.seq)
     if length != tail.seq + 1:
         return f"{tail.seq + 1 - length} of its {tail.seq + 1} events are missing"
     return ""

@@ -93,7 +93,9 @@ def stale(
         end(NO, f"{len(found)} values are marked, of {len({one.session_id for one in found})} sessions")
 
 
-@app.command(epilog=notes("explain s1", "explain s1 --json", codes=f"0 explained, 1 unknown session, {READING}"))
+@app.command(
+    epilog=notes("explain s1", "explain s1 --json", codes=f"0 explained, 1 unknown session, or broken, {READING}")
+)
 @with_settings()
 def explain(settings: Settings, session: Session, json: Json = False) -> None:
     """Say of one session which events set its values, what waits to be projected in whose hands, what comes next."""
@@ -107,6 +109,8 @@ def explain(settings: Settings, session: Session, json: Json = False) -> None:
         print_view(explanation_view(found))
     if found.tail is None and found.row is None and not found.why:
         end(NO, f"session {session!r} is unknown: nobody wrote to it")
+    if found.why:
+        end(NO, f"session {session!r} is broken: {found.why}")
 
 
 @app.command(

@@ -93,7 +93,7 @@ class Marks:
         if look.standing in (Standing.ORPHAN, Standing.NOTHING):
             return "nothing: its log is gone; `verify --all --remove-orphans` removes what is left"
         if not look.foldable:
-            return f"its log is foreign ({look.foreign}): `rebuild --session {look.session} --partial` adopts it"
+            return f"its log is {look.lack} ({look.foreign}): `rebuild --session {look.session} --partial` adopts it"
         mounted = self._units.get(unit)
         if mounted is None:
             return f"`rebuild --session {look.session}`, once a worker has the unit"

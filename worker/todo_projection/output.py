@@ -10,6 +10,7 @@ from rich.highlighter import JSONHighlighter
 from rich.text import Text
 
 from todo_projection.plain import escaped, plain
+from todo_projection.sparing import Sparing
 
 WIDTH_UNBOUNDED = 10_000
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -63,6 +64,8 @@ class ConsoleHandler(logging.Handler):
 
 
 def start_logging(level: str, console: Console | None = None) -> None:
-    """Log lines to standard error, or to a console on which something moves."""
+    """Log lines to standard error, or to a console on which something moves; of very many alike only some."""
     handler = None if console is None or not console.is_terminal else [ConsoleHandler(console)]
     logging.basicConfig(level=level.upper(), format=LOG_FORMAT, handlers=handler)
+    for one in logging.getLogger().handlers:
+        one.addFilter(Sparing())

@@ -12,7 +12,7 @@ from todo_projection.change import Change, acknowledged, advanced, folded, skipp
 from todo_projection.commit import commit_call, script
 from todo_projection.fold import CorruptCell, Fold, adopt
 from todo_projection.history import Found, History
-from todo_projection.rows import Rows
+from todo_projection.rows import Rows, is_wrong_type
 from todo_projection.span import Gap, Pointer, spans_of
 from todo_projection.tally import Tally
 from todo_projection.unit import Unit
@@ -31,13 +31,15 @@ class Outcome:
     """What became of a step: pointers done with, frames published, and what was not committed.
 
     ``conflicts`` are pointers whose session changed under the fold; ``rewound`` are partitions whose feed no longer
-    holds what was read from it: their pointers mean nothing any more.
+    holds what was read from it: their pointers mean nothing any more. ``refused``, and why: partitions with a key of
+    another type; their pointers stay pending.
     """
 
     committed: int = 0
     published: int = 0
     conflicts: dict[int, list[Pointer]] = field(default_factory=dict[int, list[Pointer]])
     rewound: list[int] = field(default_factory=list[int])
+    refused: dict[int, str] = field(default_factory=dict[int, str])
 
 
 class Projector:
@@ -121,7 +123,6 @@ class Projector:
             anew_ms = last_ms if advance.refolds else None
             return self._signed(folded(span, row, folds, mounted.versions, etag, anew_ms=anew_ms))
         except Gap as gap:
-            logger.warning("session %r is not folded: %s", span.session, gap)
             return self._signed(unfoldable(span, row, mounted.units, mounted.versions, etag, gap))
         except CorruptCell as error:
             logger.warning("row of session %r: %s; it is folded again from the start of the log", span.session, error)
@@ -159,7 +160,10 @@ class Projector:
         tally.commit_s.add(perf_counter() - began)
         failed: Exception | None = None
         for partition, reply in zip(calls, replies, strict=True):
-            if isinstance(reply, Exception):
+            if is_wrong_type(reply, raising=False):
+                outcome.refused[partition] = str(reply)
+                self._forget(changes[partition])
+            elif isinstance(reply, Exception):
                 failed = failed or reply
                 self._forget(changes[partition])
             elif reply == [b"rewound"]:
@@ -201,6 +205,8 @@ class Projector:
             tally.repeated += count
             return
         tally.projected += count
+        if change.warning:
+            logger.warning("session %r %s", change.session, change.warning)
         if change.mark not in _NO_MARK:
             tally.marked += 1
         self._rows.keep(change.session, change.after)

@@ -31,7 +31,7 @@ All = Annotated[bool, typer.Option("--all", help="Every session that has a log."
         "verify s1",
         "verify --sample 1000",
         "verify --all --repair",
-        codes=f"0 everything agrees, also after a repair, 1 something does not, {READING}",
+        codes=f"0 everything agrees, also after a repair, 1 something does not, or is unknown, {READING}",
     )
 )
 @with_settings("beat_ms")
@@ -62,7 +62,7 @@ def verify(
     async def run(store: Store) -> tuple[Check, dict[str, int]]:
         with session_bar("verifying") as tell:
             check = Check(store, mounted_units(), _silent if json else _show_finding, tell)
-            await (check.all() if all_ else check.sessions(named) if sample is None else check.sample(sample))
+            await (check.all() if all_ else check.named(named) if sample is None else check.sample(sample))
             counts = {"checked": check.checked, "unsound": len(check.unsound)}
             if repair and not await check.repair(beat_ms=settings.beat_ms):
                 say("no worker is beating: what was asked for is done when one starts")

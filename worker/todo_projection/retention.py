@@ -115,7 +115,7 @@ class Retention:
         if look.standing is not Standing.EVEN or look.tail is None:
             return Cut(look.session, f"its row is {look.standing}, not even with its log")
         if not look.foldable:
-            return Cut(look.session, f"its log is foreign: {look.foreign}")
+            return Cut(look.session, f"its log is {look.lack}: {look.foreign}")
         try:
             row = await read_row(self._wire, self._keys, look.session)
         except CorruptRow as error:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 from tenacity import AsyncRetrying, RetryCallState, RetryError, retry_if_exception_type, wait_exponential_jitter
+from tenacity.wait import wait_base
 
 WAIT_S_FIRST = 0.1
 WAIT_S_MAX = 5.0
@@ -24,7 +25,27 @@ logger = logging.getLogger(__name__)
 Unavailable = (RedisError, OSError)
 
 
-async def patiently(call: Callable[[], Awaitable[T]], *, address: str, stop: asyncio.Event) -> T | None:
+class Patience(wait_base):
+    """Waits that grow with each failure until ``rest``: what fails again and again in several calls is no quicker."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._wait = wait_exponential_jitter(multiplier=WAIT_S_FIRST, max=WAIT_S_MAX, jitter=WAIT_S_FIRST)
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        """The next wait, in seconds."""
+        self._failures += 1
+        retry_state.attempt_number = self._failures
+        return self._wait(retry_state)
+
+    def rest(self) -> None:
+        """All is well: the next wait is a first one."""
+        self._failures = 0
+
+
+async def patiently(
+    call: Callable[[], Awaitable[T]], *, address: str, stop: asyncio.Event, patience: Patience | None = None
+) -> T | None:
     """The result of ``call``, repeated while the server is Unavailable; None when ``stop`` is set first.
 
     One warning a wait names the address and the cause. Any other error is raised: it is a mistake of ours.
@@ -46,7 +67,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, address: str, stop: asy
 
     attempts = AsyncRetrying(
         retry=retry_if_exception_type(Unavailable),
-        wait=wait_exponential_jitter(multiplier=WAIT_S_FIRST, max=WAIT_S_MAX, jitter=WAIT_S_FIRST),
+        wait=patience or Patience(),
         stop=lambda _: stop.is_set(),
         before_sleep=loudly,
         sleep=sleep,

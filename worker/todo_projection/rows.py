@@ -100,11 +100,11 @@ def row_of(session: str, reply: Any) -> Row:
         return Row(etag=_text(fields, b"etag"), rev=_rev(fields), partial=b"partial" in fields)
 
 
-def is_wrong_type(reply: Any) -> bool:
+def is_wrong_type(reply: Any, *, raising: bool = True) -> bool:
     """Whether a key is of another type than ours; raises any other error that stands in the place of a reply."""
     if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
         return True
-    if isinstance(reply, Exception):
+    if raising and isinstance(reply, Exception):
         raise reply
     return False
 

@@ -116,7 +116,7 @@ class Verifier:
             cells = (await read_row(self._wire, self._keys, look.session)).cells
         except CorruptRow as error:
             return Finding(look.session, sound=False, why=str(error))
-        why = f"its log is foreign: {look.foreign}"
+        why = f"its log is {look.lack}: {look.foreign}"
         if cells and all(cell.mark is not None for cell in cells.values()):
             return Finding(look.session, sound=True, why=f"{why}, as its marks say")
         adopt = f"`rebuild --session {look.session} --partial` takes what is there"

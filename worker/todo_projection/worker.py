@@ -21,8 +21,8 @@ from todo_projection.beats import (
 from todo_projection.feed import Batch, Feeds
 from todo_projection.killers import set_apart
 from todo_projection.mandate import read_mandate
-from todo_projection.projector import Projector
-from todo_projection.retry import Contended, Unavailable, patiently
+from todo_projection.projector import Outcome, Projector
+from todo_projection.retry import Contended, Patience, Unavailable, patiently
 from todo_projection.row import encode_versions
 from todo_projection.rows import Rows
 from todo_projection.settings import Settings
@@ -76,6 +76,7 @@ class Worker:
         self._sweep: dict[int, bytes] | None = None
         self._sweep_at = 0.0
         self._stepped_down = ""
+        self._patience = Patience()
         self.in_hand = 0
         self.tally = Tally()
 
@@ -91,7 +92,7 @@ class Worker:
                 for aside in asides:
                     if aside.done():
                         await aside
-                await patiently(self._step, address=self._client.address, stop=self._stop)
+                await patiently(self._step, address=self._client.address, stop=self._stop, patience=self._patience)
         finally:
             for aside in asides:
                 aside.cancel()
@@ -112,6 +113,7 @@ class Worker:
             else:
                 count, block = self._settings.batch_max, self._settings.block_ms
                 await self._project(parts, await parts.feeds.read(count_max=count, block_ms=block))
+                self._patience.rest()
         except Outdated as outdated:
             self._stepped_down = str(outdated)
             logger.error("stepping down: %s; upgrade this worker", outdated)  # noqa: TRY400 - the message says it all
@@ -123,7 +125,8 @@ class Worker:
         keys, publish = await self._client.keys(), await self._client.publish_command()
         rows = Rows(self._commands, keys)
         versions = {unit.key: unit.state_version for unit in self._units}
-        beats = Beats(self._commands, keys, self.name, versions)
+        missing_ms = self._settings.beat_ms * BEATS_MISSED_MAX
+        beats = Beats(self._commands, keys, self.name, versions, missing_ms=missing_ms)
         projector = Projector(
             self._commands, keys, self._units, rows, publish=publish, tally=self.tally, by=beats.signature
         )
@@ -167,7 +170,10 @@ class Worker:
     async def _take_over(self, parts: Parts) -> None:
         """Take over what has been pending for long, a page a step; then clean up after workers that died."""
         if self._sweep is None:
-            alive = await self._alive(parts)
+            if await parts.feeds.reopen():
+                self._recovering = True
+                return
+            alive = await parts.beats.alive()
             inherited = await parts.feeds.inherit(alive, idle_ms_min=self._settings.claim_idle_ms)
             self.tally.reclaimed_dead += sum(map(len, inherited.batches.values()))
             await self._project_with_care(parts, inherited.batches)
@@ -183,19 +189,13 @@ class Worker:
             self._sweep_at = asyncio.get_running_loop().time() + self._settings.claim_idle_ms / 2000
 
     async def _clean_up(self, parts: Parts) -> None:
-        alive = await self._alive(parts)
+        alive = await parts.beats.alive()
         none_left = await parts.feeds.retire(alive)
         dead = set(await read_beats(self._commands, parts.keys)) - alive
         if dead and none_left:
             await self._commands.command("HDEL", parts.keys.workers, *dead)
         if not await self._is_newest(parts):
             parts.projector.obey(mandated=False)  # rolled forward again: what is newer is not to be folded back
-
-    async def _alive(self, parts: Parts) -> set[str]:
-        """Names of the workers whose beat is not missing, this one among them."""
-        beats, now = await read_beats(self._commands, parts.keys), await server_time(self._commands)
-        missing_ms = self._settings.beat_ms * BEATS_MISSED_MAX
-        return {self.name, *(name for name, beat in beats.items() if now - beat.at <= missing_ms)}
 
     async def _project_with_care(self, parts: Parts, batches: Mapping[int, Batch]) -> int:
         """Project what others may have died of: each session that may kill alone, and none for ever."""
@@ -209,7 +209,8 @@ class Worker:
             reason = f"{killer.deaths} workers died with these events in hand; they are skipped"
             logger.error("session %r: %s", killer.session, reason)
             outcome = await parts.projector.skip(killer.partition, killer.pointers, reason)
-            self._recovering = self._recovering or not outcome.committed
+            _close(parts.feeds, outcome)
+            self._recovering = self._recovering or not (outcome.committed or outcome.refused)
             done += outcome.committed
         return done
 
@@ -245,6 +246,7 @@ class Worker:
                 logger.info("%s: what was read there is gone or done by others; looking again", feeds)
                 parts.rows.forget_all()
                 self._recovering = True
+            _close(parts.feeds, outcome)
             pending = outcome.conflicts
             if not pending:
                 return done
@@ -281,6 +283,11 @@ class Worker:
                     await self._parts.feeds.retire(await read_beats(self._commands, self._parts.keys))
         for wire in (self._commands, self._reads, self._client):
             await wire.aclose()
+
+
+def _close(feeds: Feeds, outcome: Outcome) -> None:
+    for partition, why in outcome.refused.items():
+        feeds.close(partition, why)
 
 
 def _no_errors(found: Sequence[int | BaseException]) -> Iterator[int]:
