@@ -223,9 +223,7 @@ async def test_a_missing_group_is_an_error_and_is_made_at_0(ground: Ground) -> N
     assert await drain(feeds) == {0: found}
 
 
-async def test_a_feed_of_another_type_is_named_and_left_alone(
-    ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_feed_of_another_type_is_named_and_left_alone(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
     await ground.redis.delete(ground.keys.feed(1))
     await ground.redis.set(ground.keys.feed(1), "mine")
     await ground.feeds("w").ensure_groups()
