@@ -43,8 +43,11 @@ fmt: $(READY) ## Format, and mend what the linter can mend
 env: $(READY) ## .env.example from the settings
 	PYTHONPATH=tests $(BIN)/python -m example_env > .env.example
 
-lock: ## requirements.lock from pyproject.toml (needs uv)
-	uv pip compile -q --universal --generate-hashes --all-extras --group dev --group bench --group recipes pyproject.toml -o requirements.lock --custom-compile-command "make lock"
+COMPILE := uv pip compile -q --universal --generate-hashes --custom-compile-command "make lock"
+lock: ## requirements.lock from pyproject.toml, and what the image takes of it (needs uv)
+	$(COMPILE) pyproject.toml --all-extras --group dev --group bench --group recipes -o requirements.lock
+	$(COMPILE) -c requirements.lock pyproject.toml --extra gateway --extra jwt --extra metrics -o deploy/requirements.lock
+	$(COMPILE) -c requirements.lock --group build -o deploy/build.lock
 
 # Every dependency at its locked version and hash, then the project itself, editable. A first Python that is new enough
 # is taken from PATH, python3 before numbered ones; PYTHON=… names another.

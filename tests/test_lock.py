@@ -11,7 +11,10 @@ DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
 REQUIRED = {
     "dependencies": DECLARED["project"]["dependencies"],
     **{f"extra {name}": found for name, found in DECLARED["project"]["optional-dependencies"].items()},
-    **{f"group {name}": found for name, found in DECLARED["dependency-groups"].items()},
+    **{
+        f"group {name}": [one for one in found if isinstance(one, str)]  # the others are groups, listed themselves
+        for name, found in DECLARED["dependency-groups"].items()
+    },
 }
 
 
