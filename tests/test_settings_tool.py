@@ -5,7 +5,13 @@ from pydantic import ValidationError
 
 from todo_write.settings import InvalidSetting, Settings, mask
 
-NO_TLS = dict.fromkeys(("redis_ca_file", "redis_cert_file", "redis_key_file"))  # test_tls.py has them
+OTHERS = dict.fromkeys(("redis_ca_file", "redis_cert_file", "redis_key_file")) | {  # test_tls.py, test_limits.py
+    "todo_write_bytes_max": 262_144,
+    "event_bytes_max": 1_048_576,
+    "append_bytes_max": 67_108_864,
+    "session_rate_max": 1000,
+    "process_rate_max": 10_000,
+}
 EVERYTHING = {
     "TODO_REDIS_URL": "rediss://me:geheim@example.org:7000/3",
     "TODO_NAMESPACE": "fleet-1_a",
@@ -20,7 +26,7 @@ EVERYTHING = {
 
 
 def test_nothing_given_means_the_defaults() -> None:
-    assert Settings.from_env({}).model_dump() == NO_TLS | {
+    assert Settings.from_env({}).model_dump() == OTHERS | {
         "redis_url": "redis://127.0.0.1:6379/0",
         "namespace": "todo",
         "partitions": None,
@@ -32,7 +38,7 @@ def test_nothing_given_means_the_defaults() -> None:
 
 
 def test_every_variable_is_read() -> None:
-    assert Settings.from_env(EVERYTHING).model_dump() == NO_TLS | {
+    assert Settings.from_env(EVERYTHING).model_dump() == OTHERS | {
         "redis_url": "rediss://me:geheim@example.org:7000/3",
         "namespace": "fleet-1_a",
         "partitions": 128,

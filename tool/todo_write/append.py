@@ -44,6 +44,17 @@ class NotSaved(Exception):
     """The events are not stored; ``__cause__`` is the refusal. Append again when its reason is gone."""
 
 
+class TooFast(NotSaved):
+    """The session, or this process, appends more events a second than it may; nothing was sent.
+
+    Append again in ``wait_s``.
+    """
+
+    def __init__(self, whose: str, per_s: int, wait_s: float) -> None:
+        super().__init__(f"{whose} appends more than {per_s} events a second; again in {wait_s:.1f} s")
+        self.wait_s = wait_s
+
+
 class Overtaken(Exception):
     """Another writer appended behind the expected tail; nothing of this call is stored. Read on, then decide anew."""
 

@@ -11,6 +11,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from todo_write.events import LAYOUT_VERSION, PARTITIONS_DEFAULT, PARTITIONS_MAX, Keys
+from todo_write.pace import Pace
 from todo_write.settings import Settings, StoreSettings
 
 CONNECTIONS_MAX = 64
@@ -70,6 +71,8 @@ class Client:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.session_pace = Pace(settings.session_rate_max)
+        self.process_pace = Pace(settings.process_rate_max)
         self._keys: Keys | None = None
         self._publish: str | None = None
         # No time-out of its own: redis-py starts a task for every send that has one. Every exchange over it stands

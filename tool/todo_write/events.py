@@ -162,8 +162,11 @@ def check_sound(event: Event) -> None:
         sound_todos(event)
 
 
-def encode_data(type: str, data: Any) -> bytes:
-    """Data of an event as stored JSON; raises InvalidEvent: not JSON, too long, no usable type, or unsound."""
+def encode_data(type: str, data: Any, *, bytes_max: int | None = None) -> bytes:
+    """Data of an event as stored JSON, of ``bytes_max`` at most, None for what its type may have.
+
+    Raises InvalidEvent: not JSON, too long, no usable type, or unsound.
+    """
     if not type or len(type.encode("utf-8", "replace")) > TYPE_BYTES_MAX or _CONTROL.search(type):
         raise InvalidEvent(f"event type {type[:64]!r}: must be 1-{TYPE_BYTES_MAX} bytes without control characters")
     try:
@@ -171,7 +174,7 @@ def encode_data(type: str, data: Any) -> bytes:
         raw = msgspec.json.encode(data)
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError, msgspec.MsgspecError) as error:
         raise InvalidEvent(f"event {type!r}: data is not JSON: {error}") from None
-    limit = TODO_WRITE_BYTES_MAX if type == TODO_WRITE else EVENT_BYTES_MAX
+    limit = bytes_max or (TODO_WRITE_BYTES_MAX if type == TODO_WRITE else EVENT_BYTES_MAX)
     if len(raw) > limit:
         raise InvalidEvent(f"event {type!r}: data is {len(raw)} bytes; at most {limit} are allowed")
     try:

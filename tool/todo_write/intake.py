@@ -1,12 +1,13 @@
 """Drafts into session logs: what a log already holds is compared, what it lacks is appended, in atomic batches."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
 from redis.exceptions import RedisError
 
 from todo_write.events import Entry, InvalidSession, Position, Unsound
-from todo_write.log import NO_LOG, Client, LogReader, NotSaved, Overtaken, SessionLog, Tail
+from todo_write.log import NO_LOG, Client, LogReader, NotSaved, Overtaken, SessionLog, Tail, TooFast
 from todo_write.report import SessionReport
 from todo_write.transcript import Draft, Refused
 
@@ -86,7 +87,7 @@ class _Target:
         self._log = self._log or SessionLog(self._client, self.report.session, behind=self._tail)
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         try:
-            await self._log.append_all(_given(draft) for draft in batch)
+            await self._append(self._log, batch)
         except Overtaken:
             self.report.refused = (
                 f"line {batch[0].line}: another writer appends to this session right now; nothing from here on is in "
@@ -94,6 +95,15 @@ class _Target:
             )
         else:
             self.report.appended += len(batch)
+
+    async def _append(self, log: SessionLog, batch: Sequence[Draft]) -> None:
+        while True:
+            try:
+                await log.append_all(_given(draft) for draft in batch)
+            except TooFast as error:
+                await asyncio.sleep(error.wait_s)  # who has the whole of a transcript is in no hurry
+            else:
+                return
 
     async def aclose(self) -> None:
         if self._stored is not None:

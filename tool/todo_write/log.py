@@ -9,11 +9,12 @@ from typing import Any, Literal, overload
 
 import msgspec
 
-from todo_write.append import NO_LOG, AppendCall, LogRewound, Moved, NotSaved, OutcomeUnknown, Overtaken, Tail
+from todo_write.append import NO_LOG, AppendCall, LogRewound, Moved, NotSaved, OutcomeUnknown, Overtaken, Tail, TooFast
 from todo_write.client import Client, LayoutMismatch, connect
 from todo_write.delivery import Delivery, Script
 from todo_write.durability import Confirmation, Durability, Receipt
 from todo_write.events import (
+    TODO_WRITE,
     TURN_END,
     TURN_START,
     InvalidEvent,
@@ -23,6 +24,7 @@ from todo_write.events import (
     encode_data,
     token,
 )
+from todo_write.pace import Pace
 from todo_write.reader import LogReader
 from todo_write.settings import InvalidSetting, StoreSettings, mask, variable
 from todo_write.turn import Turn, last_turn
@@ -39,10 +41,12 @@ __all__ = [
     "NotSaved",
     "OutcomeUnknown",
     "Overtaken",
+    "Pace",
     "Receipt",
     "SessionLog",
     "StoreSettings",
     "Tail",
+    "TooFast",
     "connect",
     "mask",
     "variable",
@@ -116,9 +120,11 @@ class SessionLog(LogReader):
         return await self._append(events, None)
 
     async def _append(self, events: Iterable[Given], confirmation: Confirmation | None) -> list[Position]:
-        fields = [field for event in events for field in _fields(event)]
+        fields = [field for event in events for field in self._fields(event)]
         if not fields:
             return []
+        self._check_pace(len(fields) // 3)
+        self._check_size(sum(map(len, fields)))
         delivery = self._deliver()
         async with self._lock:
             call = AppendCall(self.session, self._tail or NO_LOG, fields)
@@ -205,6 +211,35 @@ class SessionLog(LogReader):
             self._tail, self._turn = None, None
             return word == b"deleted"
 
+    def _fields(self, event: Given) -> list[bytes]:
+        type, data = event[0], event[1]
+        time: Any = event[2] if len(event) == 3 else int(clock.time() * 1000)  # noqa: PLR2004  the third is the time
+        if isinstance(time, bool) or not isinstance(time, int) or time < 0:
+            raise InvalidEvent(f"event {type!r}: time is {time!r}; whole milliseconds since 1970 are allowed")
+        if isinstance(data, msgspec.Raw):
+            try:
+                msgspec.json.decode(data)  # it is stored as it stands: nobody else would look
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise InvalidEvent(f"event {type!r}: data is not JSON: {error}") from None
+        limits = self._client.settings
+        bytes_max = limits.todo_write_bytes_max if type == TODO_WRITE else limits.event_bytes_max
+        return [type.encode(), str(time).encode(), encode_data(type, data, bytes_max=bytes_max)]
+
+    def _check_size(self, size: int) -> None:
+        limit = self._client.settings.append_bytes_max
+        if size > limit:
+            raise InvalidEvent(f"one append of {size} bytes; at most {limit} are allowed: append in several calls")
+
+    def _check_pace(self, count: int) -> None:
+        """Raise TooFast for what comes too fast to be anything but a loop; whole, and before anything is sent."""
+        client = self._client
+        for whose, pace, key in (
+            (f"session {self.session!r}", client.session_pace, self.session),
+            ("this process", client.process_pace, ""),
+        ):
+            if (wait_s := pace.wait_s(key, count)) > 0:
+                raise TooFast(whose, pace.per_s, wait_s)
+
     def _deliver(self) -> Delivery:
         return Delivery(self._client, budget_ms=self._budget_ms, attempt_ms=self._attempt_ms)
 
@@ -226,17 +261,3 @@ class SessionLog(LogReader):
             delivery = self._deliver()
             self._turn = await delivery.within_budget(lambda: delivery.ask(lambda: last_turn(self)))
         return self._turn
-
-
-def _fields(event: Given) -> list[bytes]:
-    type, data = event[0], event[1]
-    time: Any = event[2] if len(event) == 3 else int(clock.time() * 1000)  # noqa: PLR2004  the third is the time
-    if isinstance(time, bool) or not isinstance(time, int) or time < 0:
-        raise InvalidEvent(f"event {type!r}: time is {time!r}; whole milliseconds since 1970 are allowed")
-    if isinstance(data, msgspec.Raw):
-        try:
-            msgspec.json.decode(data)  # it is stored as it stands: nobody else would look
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidEvent(f"event {type!r}: data is not JSON: {error}") from None
-    raw = encode_data(type, data)
-    return [type.encode(), str(time).encode(), raw]

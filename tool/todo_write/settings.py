@@ -11,8 +11,10 @@ from pydantic_core import ErrorDetails
 from redis.asyncio.connection import Connection, parse_url
 from redis.exceptions import RedisError
 
-from todo_write.events import PARTITIONS_MAX, check_session
+from todo_write.events import EVENT_BYTES_MAX, PARTITIONS_MAX, TODO_WRITE_BYTES_MAX, check_session
 from todo_write.tls import OPTIONS, Unfit, secured
+
+EVENT_BYTES_LIMIT = 8 * 1024 * 1024  # what a reader of a log may have to hold at once
 
 _TOPOLOGIES = {"redis+sentinel": "Redis Sentinel", "redis+cluster": "Redis Cluster"}
 _OPTION = re.compile(
@@ -172,6 +174,46 @@ class Settings(StoreSettings):
             description="a whole number of milliseconds from 1 to 60000",
         ),
     ] = 1000
+    todo_write_bytes_max: Annotated[
+        int,
+        Field(title="the longest list", ge=1024, le=EVENT_BYTES_LIMIT, description="1024 to 8388608 bytes of JSON"),
+    ] = TODO_WRITE_BYTES_MAX
+    event_bytes_max: Annotated[
+        int,
+        Field(
+            title="the longest data of another event",
+            ge=1024,
+            le=EVENT_BYTES_LIMIT,
+            description="1024 to 8388608 bytes of JSON",
+        ),
+    ] = EVENT_BYTES_MAX
+    append_bytes_max: Annotated[
+        int,
+        Field(
+            title="the most that one append of several events may hold",
+            ge=1024,
+            le=256 * 1024 * 1024,
+            description="1024 to 268435456 bytes",
+        ),
+    ] = 64 * 1024 * 1024
+    session_rate_max: Annotated[
+        int,
+        Field(
+            title="events a second of one session, ten times as many at once",
+            ge=0,
+            le=1_000_000,
+            description="0 to 1000000; 0 is no limit",
+        ),
+    ] = 1000
+    process_rate_max: Annotated[
+        int,
+        Field(
+            title="events a second of one process, ten times as many at once",
+            ge=0,
+            le=1_000_000,
+            description="0 to 1000000; 0 is no limit",
+        ),
+    ] = 10_000
 
 
 def variable(name: str) -> str:

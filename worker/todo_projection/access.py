@@ -1,5 +1,6 @@
 """Who may ask for what: each route has its rule, and what is asked of a guarded one carries the grant of its token."""
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from ipaddress import ip_address
@@ -14,6 +15,7 @@ from todo_projection.grant import Grant
 from todo_projection.refusal import Problem, Refusal
 from todo_projection.settings import InvalidSetting, Settings, variable
 from todo_projection.tokens import Tokens
+from todo_write.log import Pace
 
 COOKIE = "todo_token"
 READING = ("GET", "HEAD", "OPTIONS")
@@ -42,7 +44,7 @@ RULES = {
 }
 
 
-PROBES = ("livez", "readyz", "metrics")  # asked for by whatever address a process has; no plan is told there
+PROBES = ("/livez", "/readyz", "/metrics")  # asked for by whatever address a process has; no plan is told there
 
 
 class Holder(NamedTuple):
@@ -55,8 +57,11 @@ class Holder(NamedTuple):
 class Access:
     """The guard of a gateway's routes. ``origins`` are the further ones a browser may send from."""
 
-    def __init__(self, tokens: Tokens, *, origins: Sequence[str] = (), hosts: Sequence[str] = ()) -> None:
+    def __init__(
+        self, tokens: Tokens, *, origins: Sequence[str] = (), hosts: Sequence[str] = (), rate_max: int = 0
+    ) -> None:
         self.tokens = tokens
+        self.pace = Pace(rate_max)
         self.origins = tuple(origins)
         self._hosts = frozenset(hosts)
 
@@ -64,7 +69,7 @@ class Access:
         """The same routes, each behind its rule; one without a rule of its own needs a token."""
         for route in routes:
             guarded: Any = route  # Route and Mount alike hand what matches on to their ``app``
-            guarded.app = self._guarded(guarded.app, RULES.get(guarded.path, Rule.TOKEN))
+            guarded.app = self._guarded(guarded.app, guarded.path)
         return list(routes)
 
     def holder(self, request: Request) -> Holder | None:
@@ -88,12 +93,21 @@ class Access:
         if not same or site not in ("same-origin", "none"):
             raise Refusal(403, Problem("a page of another origin may not do this", origin, "this gateway's own page"))
 
-    def _guarded(self, app: ASGIApp, rule: Rule) -> ASGIApp:
+    def check_pace(self, request: Request, holder: Holder | None) -> None:
+        """Raise Refusal for who asks more often than anybody has to; one without a token is known by its address."""
+        whose = f"token {holder.grant.name}" if holder and holder.grant.name else f"address {_address(request)}"
+        if (wait_s := self.pace.wait_s(whose)) > 0:
+            raise too_many(f"more than {self.pace.per_s} requests a second", wait_s)
+
+    def _guarded(self, app: ASGIApp, path: str) -> ASGIApp:
+        rule = RULES.get(path, Rule.TOKEN)
+
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope)
-            if request.url.path.rpartition("/")[2] not in PROBES:
-                self.check_origin(request)
             holder = self.holder(request)
+            if path not in PROBES:
+                self.check_pace(request, holder)
+                self.check_origin(request)
             if holder is None and rule is Rule.TOKEN:
                 raise no_token()
             scope[HOLDER] = holder
@@ -112,6 +126,12 @@ def no_token() -> Refusal:
     """401: no token, or none that counts; which of both is nobody's business."""
     allowed = "a token that counts, as `Authorization: Bearer …` or by POST /api/login"
     return Refusal(401, Problem("a token is needed", None, allowed), {"www-authenticate": "Bearer"})
+
+
+def too_many(what: str, wait_s: float) -> Refusal:
+    """429: less of it, or later."""
+    retry_s = max(1, math.ceil(wait_s))
+    return Refusal(429, Problem(what, None, f"again in {retry_s} s"), {"retry-after": str(retry_s)})
 
 
 def not_allowed(what: str) -> Refusal:
@@ -148,6 +168,10 @@ def own_hosts(settings: Settings) -> tuple[str, ...]:
 
 def _host(request: Request) -> str:
     return urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def _token(request: Request) -> str | None:

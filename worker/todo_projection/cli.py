@@ -95,7 +95,8 @@ def worker(settings: Settings) -> None:
     *("gateway_host", "gateway_port", "gateway_prefix", "heartbeat_ms", "stream_life_ms", "stream_sessions_max"),
     *("gateway_open", "gateway_tokens_file", "gateway_jwt_key_file", "gateway_jwt_audience", "gateway_jwt_issuer"),
     *("gateway_origins",),
-    *("streams_max", "send_timeout_ms", "stuck_ms", "quiet_ms", "grace_ms", "log_level"),
+    *("streams_max", "token_streams_max", "token_sessions_max"),
+    *("request_rate_max", "head_timeout_ms", "send_timeout_ms", "stuck_ms", "quiet_ms", "grace_ms", "log_level"),
 )
 def gateway(settings: Settings) -> None:
     """Serve plans over HTTP: a web page, sessions, their history, and live streams of both.

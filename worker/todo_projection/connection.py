@@ -37,13 +37,16 @@ class Connection(H11Protocol):
     """A connection that is cut after ``send_timeout_ms`` in which its client took nothing that had to be taken."""
 
     send_timeout_ms = 10_000
+    head_timeout_ms = 10_000
     on_cut: Callable[[], None] = staticmethod(lambda: None)
     _stalled: Any = None
+    _awaited: Any = None
 
     @classmethod
-    def limited(cls, send_timeout_ms: int, on_cut: Callable[[], None]) -> type["Connection"]:
-        """The class under this time-out; ``on_cut`` is told of each client cut off."""
-        return type("LimitedConnection", (cls,), {"send_timeout_ms": send_timeout_ms, "on_cut": staticmethod(on_cut)})
+    def limited(cls, send_timeout_ms: int, head_timeout_ms: int, on_cut: Callable[[], None]) -> type["Connection"]:
+        """The class under these time-outs; ``on_cut`` is told of each client cut off because it does not read."""
+        limits = {"send_timeout_ms": send_timeout_ms, "head_timeout_ms": head_timeout_ms}
+        return type("LimitedConnection", (cls,), {**limits, "on_cut": staticmethod(on_cut)})
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """A client has connected."""
@@ -51,6 +54,27 @@ class Connection(H11Protocol):
         if sys.platform == "linux":  # also below the high-water mark, and where the client's machine is gone
             its_socket: socket.socket = transport.get_extra_info("socket")
             its_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self.send_timeout_ms)
+
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """The client has sent something: the time for a head runs from its first byte, whatever comes how slowly."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._await_head()
+        elif self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete:
+            self.transport.close()  # the rest of a body that nobody reads
+        elif self._awaited is not None:
+            self._awaited.cancel()
+            self._awaited = None
+
+    def _await_head(self) -> None:
+        if self._awaited is None:
+            self._awaited = self.loop.call_later(self.head_timeout_ms / 1000, self._give_up)
+
+    def _give_up(self) -> None:
+        logger.info("client %s: no request within %d ms: cut off", self.client, self.head_timeout_ms)
+        self.transport.abort()
 
     def pause_writing(self) -> None:
         """The client does not keep up: from now on its time runs."""
@@ -65,6 +89,8 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._in_time()
+        if self._awaited is not None:
+            self._awaited.cancel()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's word for it says less than the status

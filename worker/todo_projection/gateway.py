@@ -30,6 +30,7 @@ from todo_projection.wire import Wire
 from todo_write.log import connect
 
 ANSWER_S = 3.0
+CONNECTIONS_BESIDE = 1000  # of clients that ask for something else than a stream
 TOKENS_S = 1.0  # between two looks at the files of tokens
 LAST_S = 0.5  # kept of the time to end for what comes after the clients
 
@@ -95,6 +96,8 @@ async def _parts(settings: Settings, hup: asyncio.Event) -> AsyncGenerator[Parts
         heartbeat_ms=settings.heartbeat_ms,
         life_ms=settings.stream_life_ms,
         open_max=settings.streams_max,
+        of_token_max=settings.token_streams_max,
+        token_sessions_max=settings.token_sessions_max,
         counts=lambda holder: tokens.grant(holder.token) == holder.grant,
     )
     try:
@@ -112,7 +115,9 @@ async def _parts(settings: Settings, hup: asyncio.Event) -> AsyncGenerator[Parts
                     Pages(client, wire, mounted_units()),
                     tails,
                     canary,
-                    Access(tokens, origins=settings.origins, hosts=own_hosts(settings)),
+                    Access(
+                        tokens, origins=settings.origins, hosts=own_hosts(settings), rate_max=settings.request_rate_max
+                    ),
                     settings.stuck_ms,
                     settings.quiet_ms,
                     settings.stream_sessions_max,
@@ -147,13 +152,14 @@ async def _check_layout(parts: Parts) -> None:
 def _config(settings: Settings, parts: Parts, more: Sequence[BaseRoute]) -> Config:
     return Config(
         application(parts, more),
-        http=Connection.limited(settings.send_timeout_ms, parts.streams.count_cut),
+        http=Connection.limited(settings.send_timeout_ms, settings.head_timeout_ms, parts.streams.count_cut),
         ws="none",
         lifespan="off",
         log_config=None,
         log_level="warning",  # what else it has to say, this process says
         access_log=False,
         server_header=False,
+        limit_concurrency=settings.streams_max + CONNECTIONS_BESIDE,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
     )
 

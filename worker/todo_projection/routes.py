@@ -169,14 +169,14 @@ class Routes:
             if not board.board:
                 raise bad("a stream carries plans or a board", "board=0", "session=… or board=1")
             query = self._asked(board, _board(request))
-            self._parts.streams.admit()
+            self._parts.streams.admit(holder_of(request))
             return self._streamed(request, BoardRows(self._parts.boards, self._parts.boards.open(query)))
         plans = read(_query(request), PlanStreamParameters)
         sessions = list(dict.fromkeys(check_session(session) for session in plans.session))
         if not 1 <= len(sessions) <= self._parts.stream_sessions_max:
             allowed = f"session=… once for each of 1 to {self._parts.stream_sessions_max}, or board=1"
             raise bad("a stream carries plans or a board", f"{len(sessions)} sessions", allowed)
-        return self._streamed(request, self._plans(request, plans, sessions))
+        return self._streamed(request, self._plans(request, plans, sessions), len(sessions))
 
     async def openapi(self, request: Request) -> Response:
         """What the JSON routes take and answer."""
@@ -234,7 +234,7 @@ class Routes:
         if asked.events and not grant.events:
             raise not_allowed("events")
         after = _position(last_event_id or asked.after) if asked.events else None
-        self._parts.streams.admit()
+        self._parts.streams.admit(holder_of(request), len(sessions))
         seen = [session for session in sessions if grant.scope.holds(session)]
         subscriber, delivery_s = self._parts.subscriber, self._parts.streams.delivery_s
         subscription = subscriber.subscription(*seen)
@@ -252,8 +252,8 @@ class Routes:
         bounds, boards = (self._parts.stuck_ms, self._parts.quiet_ms), self._parts.boards
         return BoardRows(boards, boards.open(Query(*bounds, limit=ROWS_MAX, scope=scope, family=session), trust=False))
 
-    def _streamed(self, request: Request, source: Source) -> Stream:
-        return Stream(self._parts.streams, source, holder_of(request))
+    def _streamed(self, request: Request, source: Source, sessions: int = 0) -> Stream:
+        return Stream(self._parts.streams, source, holder_of(request), sessions)
 
     def _asked(self, asked: ListParameters | BoardStreamParameters, scope: Sessions) -> Query:
         state = None if isinstance(asked.state, msgspec.UnsetType) else asked.state

@@ -99,6 +99,22 @@ class Settings(StoreSettings):
     ] = 3_600_000
     stream_sessions_max: Annotated[int, Field(ge=1, le=200, description="sessions in one stream, 1 to 200")] = 200
     streams_max: Annotated[int, Field(ge=1, description="streams of one gateway, 1 or more")] = 10_000
+    token_streams_max: Annotated[int, Field(ge=1, description="streams of one token at once, 1 or more")] = 100
+    token_sessions_max: Annotated[int, Field(ge=1, description="sessions in all streams of one token, 1 or more")] = (
+        2000
+    )
+    request_rate_max: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=1_000_000,
+            description="requests a second of one token, or of one address without a token, ten times as many at once; "
+            "0 to 1000000, 0 is no limit",
+        ),
+    ] = 200
+    head_timeout_ms: Annotated[
+        int, Field(ge=100, le=600_000, description="how long the head of a request may take, 100 to 600000 ms")
+    ] = 10_000
     send_timeout_ms: Annotated[
         int, Field(ge=100, le=600_000, description="when a client that does not read is cut off, 100 to 600000 ms")
     ] = 10_000

@@ -10,13 +10,14 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from todo_projection.access import Holder
+from todo_projection.access import Holder, too_many
 from todo_projection.refusal import away
 from todo_projection.sse import block, retry
 from todo_projection.tally import Histogram
 
 CHUNK_BYTES = 32 * 1024
 RETRY_MS = (500, 3000)  # clients that lose their stream at one moment don't come back at one moment
+RETRY_FULL_S = 5
 LIFE_SPREAD = 0.1
 
 HEADERS = {
@@ -56,7 +57,14 @@ class Streams:
     """The open streams of a process; ``end`` them all at its end. The counts are for those who watch the process."""
 
     def __init__(
-        self, *, heartbeat_ms: int, life_ms: int, open_max: int, counts: Callable[[Holder], bool] = lambda _: True
+        self,
+        *,
+        heartbeat_ms: int,
+        life_ms: int,
+        open_max: int,
+        of_token_max: int,
+        token_sessions_max: int,
+        counts: Callable[[Holder], bool] = lambda _: True,
     ) -> None:
         self.heartbeat_s = heartbeat_ms / 1000
         self.ending = False
@@ -68,16 +76,26 @@ class Streams:
         self._open_max = open_max
         self._open: set[Stream] = set()
         self._counts = counts
+        self._of_token_max = of_token_max
+        self._token_sessions_max = token_sessions_max
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self) -> None:
-        """Raise Refusal when there is no room for one more, or when the process is about to end."""
+    def admit(self, holder: Holder, sessions: int = 0) -> None:
+        """Raise Refusal when there is no room for one more of so many sessions, or when the process is about to end."""
         if self.ending:
             raise away("this gateway is about to end", retry_s=1)
         if len(self._open) >= self._open_max:
             raise away(f"this gateway carries {self._open_max} streams and no more", retry_s=5)
+        if not holder.grant.name:
+            return
+        of_token = [stream for stream in self._open if stream.holder.grant.name == holder.grant.name]
+        if len(of_token) >= self._of_token_max:
+            raise too_many(f"this token has {self._of_token_max} streams open and may have no more", RETRY_FULL_S)
+        if sessions + sum(stream.sessions for stream in of_token) > self._token_sessions_max:
+            allowed = self._token_sessions_max
+            raise too_many(f"the streams of this token may carry {allowed} sessions and no more", RETRY_FULL_S)
 
     def end(self, reason: str) -> None:
         """Tell every client why, and end its stream; no new one is admitted."""
@@ -120,8 +138,9 @@ class Stream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, streams: Streams, source: Source, holder: Holder) -> None:
+    def __init__(self, streams: Streams, source: Source, holder: Holder, sessions: int = 0) -> None:
         super().__init__(headers=HEADERS)
+        self.sessions = sessions
         self.holder = holder
         del self.headers["content-length"]
         self._streams = streams
