@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
@@ -38,6 +39,8 @@ from todo_projection.steps import HANDLED_WEIGHT, STEP_WEIGHT_MAX, steps
 from todo_write.events import GROUP
 from todo_write.log import Client, connect
 from workshop import Ear
+
+RESTARTS = int(os.environ.get("TODO_SIZE_RESTARTS", "20"))
 
 
 @pytest.fixture
@@ -273,7 +276,7 @@ async def test_an_older_worker_steps_down_and_leaves_what_it_read_to_a_newer_one
 
 async def test_starts_leave_no_consumers_behind(redis_url: str, namespace: str, field: Field, client: Client) -> None:
     await client.keys()
-    for n in range(20):
+    for n in range(RESTARTS):
         async with quick(redis_url, namespace, block_ms=1):
             await append(client, "s")
             await eventually(partial(at, field, "s", n))
