@@ -67,7 +67,7 @@ async def talk(field: Field, session: str, first: int, count: int) -> None:
 
 
 async def reached(field: Field, session: str, seq: int) -> bool:
-    return (await field.redis.hget(field.keys.row(session), "pos")) == b"%d-%d" % (EPOCH, seq)
+    return bool(await field.redis.hget(field.keys.row(session), "pos") == b"%d-%d" % (EPOCH, seq))
 
 
 def peak_kb(process: Running) -> int:
