@@ -39,7 +39,7 @@ async def test_frames_clients_and_delivery_times_are_counted(
         for stream in (one, two):
             await stream.got("projection")
         found = await scraped(http)
-        assert found.value("todo_gateway_streams") == 2
+        assert found.value("todo_gateway_open_streams") == 2
         assert found.value("todo_gateway_streams_total") == 2
         assert found.value("todo_gateway_frames_total") == 1
         assert found.value("todo_gateway_delivery_seconds_count") == 2
@@ -77,7 +77,7 @@ async def test_a_scrape_while_redis_is_away_is_answered_in_time(
         found = await scraped(http)
         own_server.thaw()
         assert time.monotonic() - began < ANSWER_S + 1
-        assert (found.value("todo_projection_redis_up"), found.value("todo_gateway_streams")) == (0, 0)
+        assert (found.value("todo_projection_redis_up"), found.value("todo_gateway_open_streams")) == (0, 0)
 
 
 async def test_the_command_serves_them_on_its_own_port(redis_url: str, namespace: str) -> None:

@@ -13,6 +13,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from todo_write.events import LAYOUT_VERSION, PARTITIONS_DEFAULT, PARTITIONS_MAX, Keys
 from todo_write.pace import Pace
 from todo_write.settings import Settings, StoreSettings
+from todo_write.tally import Tally
 
 CONNECTIONS_MAX = 64
 ANSWER_S = 5.0
@@ -66,13 +67,15 @@ def connect(
 class Client:
     """What session logs share: settings, key names, connections. An async context manager; ``aclose`` when done.
 
-    ``redis`` answers in bytes and repeats nothing by itself: a silent repeat would append twice.
+    ``redis`` answers in bytes and repeats nothing by itself: a silent repeat would append twice. ``tally`` counts what
+    its logs append.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.session_pace = Pace(settings.session_rate_max)
         self.process_pace = Pace(settings.process_rate_max)
+        self.tally = Tally()
         self._keys: Keys | None = None
         self._publish: str | None = None
         # No time-out of its own: redis-py starts a task for every send that has one. Every exchange over it stands

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from todo_write.entry import REFUSED, fail, read_mode, with_client
-from todo_write.options import Mode, Namespace, Partitions, RedisUrl
+from todo_write.options import Metrics, Mode, Namespace, Partitions, RedisUrl
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from todo_write.log import Client
 
 hosting = typer.Typer()
@@ -24,6 +26,7 @@ def serve(
         str | None, typer.Option(help="Session of requests that name none; TODO_SESSION.", show_default=False)
     ] = None,
     mode: Mode = None,
+    metrics: Metrics = None,
     redis_url: RedisUrl = None,
     namespace: Namespace = None,
     partitions: Partitions = None,
@@ -45,7 +48,10 @@ def serve(
     try:
         with_client(
             settings,
-            lambda client: serve_stdio(client, allow_parallel_in_progress=allowed, session=settings.session),
+            _counted(
+                metrics,
+                lambda client: serve_stdio(client, allow_parallel_in_progress=allowed, session=settings.session),
+            ),
         )
     except Unheard as error:
         fail(str(error), REFUSED)
@@ -67,6 +73,7 @@ def mcp(
         typer.Option(help="Session of every plan; TODO_SESSION, else one per connection.", show_default=False),
     ] = None,
     mode: Mode = None,
+    metrics: Metrics = None,
     redis_url: RedisUrl = None,
     namespace: Namespace = None,
     partitions: Partitions = None,
@@ -74,10 +81,11 @@ def mcp(
     """Serve the tool to MCP clients, over standard input and output or over HTTP."""
     allowed = read_mode(mode)
     try:
-        from todo_write.mcp_http import read_address, serve_http
+        from todo_write.mcp_http import serve_http
         from todo_write.mcp_stdio import serve_stdio
     except ModuleNotFoundError as error:
         fail(f"the extra mcp is not installed (no {error.name}): pip install 'todo-projection[mcp]'", REFUSED)
+    from todo_write.address import read_address
     from todo_write.settings import Settings
     from todo_write.tool import TodoWrite
 
@@ -86,7 +94,7 @@ def mcp(
     )
     for name in ("mcp", "mcp_http", "mcp_stdio"):
         logging.getLogger(f"todo_write.{name}").setLevel(logging.INFO)  # who writes which session is told nowhere else
-    address = None if http is None else read_address(http)
+    address = None if http is None else read_address(http, "--http")
 
     async def body(client: "Client") -> None:
         tool = TodoWrite(client, allow_parallel_in_progress=allowed)
@@ -95,7 +103,26 @@ def mcp(
         else:
             await serve_http(tool, settings.session, *address)
 
-    with_client(settings, body)
+    with_client(settings, _counted(metrics, body))
+
+
+def _counted(metrics: str | None, body: "Callable[[Client], Awaitable[None]]") -> "Callable[[Client], Awaitable[None]]":
+    """The body, while the client's appends can be scraped at an address; raises InvalidSetting."""
+    if metrics is None:
+        return body
+    from todo_write.address import read_address
+
+    host, port = read_address(metrics, "--metrics")
+    try:
+        from todo_write.metrics import exposing
+    except ModuleNotFoundError as error:
+        fail(f"the extra metrics is not installed (no {error.name}): pip install 'todo-projection[metrics]'", REFUSED)
+
+    async def counted(client: "Client") -> None:
+        with exposing(client.tally, host, port):
+            await body(client)
+
+    return counted
 
 
 @hosting.command(

@@ -27,6 +27,7 @@ from todo_write.events import (
 from todo_write.pace import Pace
 from todo_write.reader import LogReader
 from todo_write.settings import InvalidSetting, StoreSettings, mask, variable
+from todo_write.tally import Ending
 from todo_write.turn import Turn, last_turn
 
 __all__ = [
@@ -143,11 +144,15 @@ class SessionLog(LogReader):
 
             try:
                 positions = await delivery.within_budget(attempt)
+            except Exception as error:
+                self._client.tally.count(_ending(error))
+                raise
             finally:
                 # Also after an unknown outcome or a cancellation: what the server last confirmed stays the belief, so
                 # that the next call compares with it and a loss in between is told.
                 if self._tail is not None:
                     self._tail = call.tail
+        self._client.tally.count("landed" if call.landed_earlier else "appended")
         if call.landed_earlier:
             _logger.info("append to session %r: an earlier try had landed at %s", self.session, positions[0])
         return positions
@@ -261,3 +266,17 @@ class SessionLog(LogReader):
             delivery = self._deliver()
             self._turn = await delivery.within_budget(lambda: delivery.ask(lambda: last_turn(self)))
         return self._turn
+
+
+def _ending(error: Exception) -> Ending:
+    match error:
+        case Overtaken():
+            return "overtaken"
+        case LogRewound():
+            return "rewound"
+        case OutcomeUnknown():
+            return "unknown"
+        case NotSaved():
+            return "not_saved"
+        case _:
+            return "invalid"

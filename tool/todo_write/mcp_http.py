@@ -11,25 +11,16 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 
+from todo_write.address import LOOPBACK
 from todo_write.mcp import PlanServer
 from todo_write.settings import InvalidSetting
 from todo_write.tool import TodoWrite
 
 PATH = "/mcp"
-PORT_MAX = 65535
 GRACE_S = 8  # more than a call under way can take
 IDLE_S = 24 * 3600  # an agent may work for hours between two changes of its plan, and must not lose its session
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 _logger = logging.getLogger(__name__)
-
-
-def read_address(text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``, ``:PORT`` or ``PORT``; raises InvalidSetting."""
-    host, _, port = text.rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
-        raise InvalidSetting(f"--http is {text!r}; allowed: HOST:PORT or PORT, a port from 0 (any) to {PORT_MAX}")
-    return host.removeprefix("[").removesuffix("]") or LOOPBACK[0], int(port)
 
 
 async def serve_http(tool: TodoWrite, session: str | None, host: str, port: int) -> None:

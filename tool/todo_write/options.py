@@ -25,3 +25,9 @@ Partitions = Annotated[
     str | None,
     typer.Option(metavar="N", help="For the first writer of a namespace; TODO_PARTITIONS, else 64."),
 ]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", help="Tell Prometheus at /metrics how appends end; HOST is 127.0.0.1 unless given."
+    ),
+]

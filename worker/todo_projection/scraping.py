@@ -11,7 +11,7 @@ from todo_projection.routes import Parts
 from todo_projection.vitals import Pulse
 
 GATEWAY: Sequence[Figure[Parts]] = (
-    Figure("todo_gateway_streams", "gauge", "Streams that are open now.", lambda parts: len(parts.streams)),
+    Figure("todo_gateway_open_streams", "gauge", "Streams that are open now.", lambda parts: len(parts.streams)),
     Figure("todo_gateway_streams_total", "counter", "Streams opened.", lambda parts: parts.streams.opened),
     Figure(
         "todo_gateway_slow_disconnects_total",
