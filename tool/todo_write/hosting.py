@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from todo_write.log import Client
+    from todo_write.settings import Settings
 
 hosting = typer.Typer()
 
@@ -45,6 +46,7 @@ def serve(
     settings = Settings.from_env(
         os.environ, session=session, redis_url=redis_url, namespace=namespace, partitions=partitions
     )
+    _start_journal(settings)
     try:
         with_client(
             settings,
@@ -92,6 +94,7 @@ def mcp(
     settings = Settings.from_env(
         os.environ, session=session, redis_url=redis_url, namespace=namespace, partitions=partitions
     )
+    _start_journal(settings)
     for name in ("mcp", "mcp_http", "mcp_stdio"):
         logging.getLogger(f"todo_write.{name}").setLevel(logging.INFO)  # who writes which session is told nowhere else
     address = None if http is None else read_address(http, "--http")
@@ -149,4 +152,11 @@ def canary(
     if every is None:
         typer.echo(with_client(settings, sing))
         return
+    _start_journal(settings)
     with_client(settings, lambda client: keep_singing(client, every_s=every))
+
+
+def _start_journal(settings: "Settings") -> None:
+    from todo_write.journal import start_journal
+
+    start_journal("warning", secrets=[settings.redis_url])

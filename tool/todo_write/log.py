@@ -24,6 +24,7 @@ from todo_write.events import (
     encode_data,
     token,
 )
+from todo_write.journal import start_journal
 from todo_write.pace import Pace
 from todo_write.reader import LogReader
 from todo_write.settings import InvalidSetting, StoreSettings, mask, variable
@@ -50,6 +51,7 @@ __all__ = [
     "TooFast",
     "connect",
     "mask",
+    "start_journal",
     "variable",
 ]
 

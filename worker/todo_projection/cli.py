@@ -15,7 +15,7 @@ from todo_projection.declarations import declarations
 from todo_projection.embedded import NoServer
 from todo_projection.ending import NO, NO_ANSWER, READING, USAGE, Json, end, notes, say
 from todo_projection.flags import with_settings
-from todo_projection.output import open_console, print_json, print_line, print_view, start_logging
+from todo_projection.output import keep_journal, open_console, print_json, print_line, print_view
 from todo_projection.sessions import Query, Sort, read_sessions
 from todo_projection.settings import InvalidSetting, Settings
 from todo_projection.state import State
@@ -54,7 +54,7 @@ def up(settings: Settings) -> None:
     Without TODO_REDIS_URL it starts a server of its own, which is gone afterwards with all it held.
     """
     console = open_console()
-    start_logging(settings.log_level, console)
+    keep_journal(settings, console)
     asyncio.run(everything.up(settings, console))
 
 
@@ -74,7 +74,7 @@ def worker(settings: Settings) -> None:
 
     While redis is away it waits, and says so on standard error.
     """
-    start_logging(settings.log_level)
+    keep_journal(settings)
     process.collect_seldom()
     try:
         asyncio.run(process.work(settings, mounted_units()))
@@ -108,7 +108,7 @@ def gateway(settings: Settings) -> None:
         from todo_projection.page import page_routes  # noqa: PLC0415  the same
     except ModuleNotFoundError as missing:
         end(USAGE, f"{missing.name} is not installed: pip install 'todo-projection[gateway]'")
-    start_logging(settings.log_level)
+    keep_journal(settings)
     try:
         run_gateway(settings, [*page_routes(), *_metrics(settings)])
     except OSError as error:

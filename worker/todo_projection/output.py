@@ -10,7 +10,9 @@ from rich.highlighter import JSONHighlighter
 from rich.text import Text
 
 from todo_projection.plain import escaped, plain
+from todo_projection.settings import Settings
 from todo_projection.sparing import Sparing
+from todo_write.log import start_journal
 
 WIDTH_UNBOUNDED = 10_000
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -63,9 +65,19 @@ class ConsoleHandler(logging.Handler):
         self._console.print(plain(self.format(record)), style="bright_black")
 
 
-def start_logging(level: str, console: Console | None = None) -> None:
-    """Log lines to standard error, or to a console on which something moves; of very many alike only some."""
-    handler = None if console is None or not console.is_terminal else [ConsoleHandler(console)]
-    logging.basicConfig(level=level.upper(), format=LOG_FORMAT, handlers=handler)
+def start_logging(level: str) -> None:
+    """Log lines to standard error, for people who look; of very many alike only some."""
+    logging.basicConfig(level=level.upper(), format=LOG_FORMAT)
+    _spare()
+
+
+def keep_journal(settings: Settings, console: Console | None = None) -> None:
+    """What a process that keeps running tells, on standard error or above what moves on a console."""
+    handler = None if console is None or not console.is_terminal else ConsoleHandler(console)
+    start_journal(settings.log_level, secrets=[settings.redis_url], handler=handler)
+    _spare()
+
+
+def _spare() -> None:
     for one in logging.getLogger().handlers:
         one.addFilter(Sparing())
