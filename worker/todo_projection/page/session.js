@@ -225,7 +225,7 @@ export class Session {
         this.#before.list = page.projections.values[PLAN] ?? null;
         this.#soon();
       })
-      .catch(() => {}); // then nothing is said of what changed
+      .catch(() => setTimeout(() => this.#before?.key === key && (this.#before = null), 2000)); // until then nothing is said of it
     return undefined;
   }
 
