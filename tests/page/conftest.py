@@ -8,6 +8,7 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from page.browser import launched
+from page.fleet import People, populate
 from page.stage import Stage, staged
 from servers import Server
 from todo_write.log import connect
@@ -29,6 +30,12 @@ async def stage(browser: Browser, server: Server) -> AsyncIterator[Stage]:
         staged(browser, client, server.url, namespace) as stage,
     ):
         yield stage
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def people(stage: Stage) -> People:
+    """Whom to look at among the fleet on the shared stage."""
+    return await populate(stage)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

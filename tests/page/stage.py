@@ -3,9 +3,10 @@
 import asyncio
 import json
 import signal
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from playwright.async_api import Browser, Locator, Page, expect
@@ -15,7 +16,9 @@ from page.browser import PATIENCE_MS, opened
 from running import Running, operator, running
 from sse import Http
 from todo_projection.embedded import free_port
+from todo_write.events import token
 from todo_write.log import Client, SessionLog
+from workshop import APPEND
 
 HEARTBEAT_MS = "1000"
 
@@ -63,6 +66,15 @@ class Stage:
     async def append(self, session: str, *events: tuple[str, Any]) -> int:
         """Any events; the place of the last."""
         return (await SessionLog(self.client, session).append_all(list(events)))[-1].seq
+
+    async def broken(self, session: str) -> int:
+        """A write that no unit can apply, as a writer without our checks leaves it; its place in the log."""
+        keys, redis = await self.client.keys(), cast("Any", self.client.redis)  # answers of bytes
+        names = [keys.log(session), keys.feed(keys.partition(session)), keys.row(session)]
+        (last,) = await redis.xrevrange(names[0], count=1)
+        event = ("todo/write", time.time_ns() // 1_000_000, '{"todos":1}')
+        await redis.eval(APPEND, 3, *names, session, last[0], last[1][b"op"], token(), *event)
+        return int(last[0].partition(b"-")[2]) + 1
 
     async def delete(self, session: str) -> None:
         await SessionLog(self.client, session).delete()

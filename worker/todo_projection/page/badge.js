@@ -1,6 +1,6 @@
 // How far what is shown can be trusted: live, behind, reconnecting, and since when.
 import { exactSpan, timeOfDay } from "./clock.js";
-import { setAttribute, setText } from "./element.js";
+import { setAttribute, setHidden, setText } from "./element.js";
 
 const TITLES = {
   live: "What is shown is what is stored.",
@@ -28,6 +28,7 @@ export class Badge {
     const now = this.clock.now();
     setAttribute(this.node, "data-state", state);
     setAttribute(this.node, "title", `${TITLES[state]} Since ${timeOfDay(since, now)}.`);
+    setHidden(this.node, state === "connecting");
     setText(this.text, state === "live" || state === "connecting" ? state : `${state} for ${exactSpan(now - since)}`);
   }
 }

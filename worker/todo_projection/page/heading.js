@@ -33,7 +33,7 @@ export class Heading {
   /** `entry` may be null while nothing is known; `past` is null when one looks at now. */
   show({ entry, board, past, now }) {
     setForeign(this.#name, entry ? nameOf(entry) : board?.title || board?.label || this.session, 400);
-    setHidden(this.#label, !(board?.title && board.label));
+    setHidden(this.#label, !(board?.title && board.label) || board.label === this.session);
     setForeign(this.#label, board?.label ?? "", 200);
     setHidden(this.#parent, !board?.parent);
     if (board?.parent) {

@@ -5,7 +5,7 @@ import { Badge } from "./badge.js";
 import { Board } from "./board.js";
 import { Clock } from "./clock.js";
 import { Connection } from "./connection.js";
-import { element } from "./element.js";
+import { element, setHidden } from "./element.js";
 import { ask } from "./gateway.js";
 import { Session } from "./session.js";
 import { Shortcuts } from "./shortcuts.js";
@@ -32,6 +32,7 @@ let remembered = {};
 
 document.getElementById("theme").addEventListener("click", () => dispatchEvent(new Event("theme")));
 document.getElementById("help").addEventListener("click", () => shortcuts.list());
+document.getElementById("out").addEventListener("click", signOut);
 addEventListener("hashchange", show);
 setInterval(tick, TICK_MS);
 document.addEventListener("visibilitychange", tick);
@@ -48,14 +49,22 @@ async function begin() {
     setTimeout(begin, RETRY_MS);
     return;
   }
+  setHidden(document.getElementById("out"), !parts.about.login);
   clock.hear(parts.about.now, Date.now() - asked);
   connection.heartbeatMs = parts.about.heartbeatMs;
   show();
 }
 
+async function signOut() {
+  await fetch("api/logout", { method: "POST" }).catch(() => {}); // who is not signed out sees that: the page goes on
+  begin();
+}
+
 function signIn() {
   connection.close();
+  badge.tell({ state: "connecting", since: clock.now() });
   leave();
+  parts.about = null;
   const form = new SignIn(begin);
   main.replaceChildren(form.node);
   form.field.focus();
@@ -79,9 +88,15 @@ function show() {
 
 function made(asked) {
   if (asked.view === "session") return new Session(asked.session, parts);
-  if (asked.view === "board") return new Board(parts);
+  if (asked.view === "board" && parts.about.board) return new Board(parts);
   connection.close();
-  return { node: element("div", { class: "empty" }, element("h2", {}, "Nothing is here"), element("p", {}, element("a", { class: "button", href: "#/" }, "To the board"))) };
+  badge.tell({ state: "connecting", since: clock.now() });
+  if (asked.view === "board") return { node: notice("This token shows no board", "It shows single sessions: open one by its address, ", element("code", {}, "#/s/<id>"), ".") };
+  return { node: notice("Nothing is here", element("a", { class: "button", href: "#/" }, "To the board")) };
+}
+
+function notice(title, ...words) {
+  return element("div", { class: "empty" }, element("h2", {}, title), element("p", {}, ...words));
 }
 
 function leave() {

@@ -1,7 +1,7 @@
 // One session: its plan now or at any place of its history, its events, its family.
 import { go, ofBoard, ofSession } from "./address.js";
 import { changeOf } from "./change.js";
-import { element } from "./element.js";
+import { element, setHidden } from "./element.js";
 import { leftOpen } from "./entry.js";
 import { Events } from "./events.js";
 import { Family } from "./family.js";
@@ -35,6 +35,7 @@ export class Session {
     this.family = new Family(session);
     this.events = new Events(session, () => this.#older());
     this.node = element("section", { class: "session", "aria-label": "Session" }, this.heading.node, element("div", { class: "columns" }, element("div", { class: "main" }, this.plan.node), element("div", { class: "side" }, this.history.node, this.family.node, this.events.node)));
+    for (const card of [this.history.node, this.events.node]) setHidden(card, !about.events);
     this.#follow();
   }
 
@@ -67,7 +68,8 @@ export class Session {
   }
 
   #follow() {
-    const query = () => ({ session: this.session, events: 1, family: 1, after: this.#last });
+    const events = this.about.events ? { events: 1 } : {}; // what a token allows
+    const query = () => ({ session: this.session, family: 1, ...events, after: this.#last });
     const mine = (handle) => (...given) => {
       if (this.#closed) return;
       handle(...given);
@@ -142,7 +144,7 @@ export class Session {
   /** The newest page of the log: events only, the plan comes by the stream and by nothing else. */
   async #load() {
     const epoch = this.#log.epoch;
-    if (epoch === null) return;
+    if (epoch === null || !this.about.events) return;
     try {
       const page = await ask(sessionPath(this.session), { limit: PAGE });
       if (this.#closed || epoch !== this.#log.epoch || page.projections?.epoch !== epoch) return;
