@@ -6,7 +6,7 @@ READY := .venv/.ready
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench chaos fmt lock env
+.PHONY: help up test check bench chaos mutants fmt lock env
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
@@ -35,6 +35,9 @@ chaos: STEPS ?= 100
 chaos: SERVERS ?= embedded
 chaos: $(READY) ## Processes that die, servers that fail, and what is lost; SEEDS="1 2" STEPS=100 SERVERS="redis:7.0 embedded"
 	PYTHONPATH=tests $(BIN)/python -m chaos --seeds "$(SEEDS)" --steps $(STEPS) --servers "$(SERVERS)"
+
+mutants: $(READY) ## Lines broken on purpose, and the tests that must notice; ARGS="--only etag -j 4" are passed on
+	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
 
 fmt: $(READY) ## Format, and mend what the linter can mend
 	$(BIN)/ruff format

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from eventually import eventually
 from servers import Server
 from todo_projection.feed import DEEPER, PENDING_PAGE, Feeds
+from todo_projection.killers import DEATHS_ALONE
 from todo_projection.span import Pointer
 from todo_projection.wire import Wire
 from todo_write.events import Keys
@@ -284,3 +285,15 @@ async def _blocked(ground: Ground) -> bool:
 async def _idle_for(ground: Ground, ms: int) -> bool:
     found = await ground.pending(0)
     return bool(found) and all(idle >= ms for _, idle, _ in found.values())
+
+
+async def test_of_the_sessions_that_may_kill_one_is_in_hand_at_a_time(ground: Ground) -> None:
+    for partition in (0, 1):
+        (id,) = await ground.point(partition)
+        await drain(ground.feeds("dead"))
+        claim = ("XCLAIM", ground.keys.feed(partition), GROUP, "dead", 0, id, "RETRYCOUNT", DEATHS_ALONE + partition)
+        await ground.redis.execute_command(*claim)
+    found = await ground.feeds("heir").inherit({"heir"}, idle_ms_min=0)
+    assert {pointer.session for batch in found.batches.values() for pointer in batch} == {ground.sessions[0]}
+    assert found.more, "the other one comes when this one is done with"
+    assert {owner for owner, _, _ in (await ground.pending(1)).values()} == {b"dead"}

@@ -16,7 +16,7 @@ from todo_projection.facts import ROLES, Role
 from todo_projection.rights import commands
 from todo_projection.subscriber import Frame, Snapshot, subscribe
 from todo_write.events import Keys
-from todo_write.log import SessionLog, connect
+from todo_write.log import Client, SessionLog, connect
 
 TODOS = {"todos": [{"content": "build", "status": "in_progress"}]}
 
@@ -41,12 +41,12 @@ async def allow(redis: Any, user: str, role: Role) -> None:
 
 @pytest.mark.every_server
 async def test_the_rights_of_agent_worker_and_carrier_are_enough_for_their_work(
-    server: Server, namespace: str, redis: Any, user: str
+    server: Server, namespace: str, redis: Any, user: str, client: Client
 ) -> None:
+    keys = await client.keys()
     await allow(redis, user, "agent")
-    async with connect(url_of(server, user), namespace=namespace) as client:
-        keys = await client.keys()
-        position = await SessionLog(client, "s1").append("todo/write", TODOS)
+    async with connect(url_of(server, user), namespace=namespace) as agent:
+        position = await SessionLog(agent, "s1").append("todo/write", TODOS)
     await redis.execute_command("ACL", "SETUSER", user, "-@all")
     await allow(redis, user, "worker")
     async with working(url_of(server, user), namespace, beat_ms=100, claim_idle_ms=100) as worker:
@@ -54,7 +54,7 @@ async def test_the_rights_of_agent_worker_and_carrier_are_enough_for_their_work(
         await eventually(lambda: redis.hexists(keys.workers, worker.name))
     await redis.execute_command("ACL", "SETUSER", user, "-@all")
     await allow(redis, user, "carrier")
-    async with connect(url_of(server, user), namespace=namespace) as client, subscribe(client, "s1") as plans:
+    async with connect(url_of(server, user), namespace=namespace) as carrier, subscribe(carrier, "s1") as plans:
         await asyncio.wait_for(anext(update async for update in plans if isinstance(update, Snapshot | Frame)), 10)
     assert await denials(redis, user) == []
 

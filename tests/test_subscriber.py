@@ -345,3 +345,24 @@ async def test_a_slow_reader_skips_to_the_newest(client: Client, redis: Redis, w
         while not (seen and isinstance(seen[-1], Frame) and seen[-1].seq == 49):
             seen += await plans.take()
         assert len(seen) < 10
+
+
+async def test_no_baseline_is_read_before_the_subscription_is_confirmed(
+    redis: Redis, namespace: str, proxy: Proxy
+) -> None:
+    confirmation = proxy.hold_reply(b"SUBSCRIBE")
+    async with connect(proxy.url, namespace=namespace) as far:
+        before = await calls(redis, "hgetall")
+        async with viewing(far, "s1", poll_ms=1000) as viewer:
+            await confirmation.hit.wait()
+            polls = await calls(redis, "time")
+            await eventually(lambda: polled(redis, polls + 1))
+            assert await calls(redis, "hgetall") == before, (
+                "what is published now would be missed, and nobody would know"
+            )
+            confirmation.release()
+            await viewer.begun("s1")
+
+
+async def polled(redis: Redis, count: int) -> bool:
+    return await calls(redis, "time") >= count

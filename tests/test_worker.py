@@ -295,3 +295,18 @@ def test_a_step_holds_no_more_than_fits_and_keeps_the_order() -> None:
     for partition, batch in batches.items():
         assert [pointer for step in found for pointer in step.get(partition, ())] == batch
     assert len(found) <= 2 * len(pointers) * HANDLED_WEIGHT / STEP_WEIGHT_MAX
+
+
+async def test_what_a_worker_holds_that_beats_on_is_taken_over_without_a_death(
+    redis_url: str, namespace: str, field: Field, client: Client
+) -> None:
+    await client.keys()
+    await append(client, "s", 3)
+    for feed in field.feeds:
+        await field.redis.xgroup_create(feed, GROUP, "0", mkstream=True)
+        await field.redis.xreadgroup(GROUP, "stuck", {feed: ">"})
+    beat = {"at": 10**15, "started": 1, "host": "h", "pid": 1, "units": ""}
+    await field.redis.hset(field.keys.workers, "stuck", json.dumps(beat))
+    async with quick(redis_url, namespace, claim_idle_ms=100) as worker:
+        await eventually(right(field, "s"))
+        assert (worker.tally.reclaimed_slow, worker.tally.reclaimed_dead) == (3, 0)

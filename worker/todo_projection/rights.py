@@ -1,6 +1,7 @@
 """Rights: which commands each role sends, on which keys and channels, and which of them a user may not.
 
 A script's own commands count too: the server checks them against the user that calls it. HELLO everybody may say.
+To lay a namespace out is a worker's right: an agent needs it only where none has been.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +17,11 @@ _ANY = "time eval evalsha"
 # What is sent to each kind of key; `-` is none. What a command takes besides its key is in _REST.
 _SENT: Mapping[Role, Mapping[str, str]] = {
     "agent": {
-        "meta": "hmget hsetnx",
+        "meta": "hmget",
         "log": "xadd xrange xrevrange xinfo|stream type exists",
         "feed": "xadd type",
         "row": "hget type",
-        "-": f"{_ANY} multi exec",
+        "-": _ANY,
     },
     "worker": {
         "meta": "hmget hsetnx hget",

@@ -1,0 +1,226 @@
+"""Mutants of the worker's side: commit, feeds, recovery, fold, repair."""
+
+from mutants.mutant import Mutant, mutant
+
+PACKAGE = "worker/todo_projection/"
+COMMIT, FEED, WORKER = PACKAGE + "commit.lua", PACKAGE + "feed.py", PACKAGE + "worker.py"
+ADVANCE, CHANGE, FOLD = PACKAGE + "advance.py", PACKAGE + "change.py", PACKAGE + "fold.py"
+COMMITS, FEEDS, WORKERS = "test_commit.py::", "test_feed.py::", "test_worker.py::"
+PROJECTOR, TROUBLE = "test_projector.py::", "test_projector_in_trouble.py::"
+XCLAIMS = """
+        loud = [(p, id) for p, (_, ids, _) in replies.items() for id in ids]
+        await self._commands.pipeline([("XCLAIM", self._feeds[p], GROUP, self.consumer, 0, id) for p, id in loud])"""
+
+COMMIT_MUTANTS = [
+    mutant(
+        *("no compare of the etag", 6, COMMIT),
+        "if (stored[1] or '') ~= ARGV[at + ETAG] then return 'conflict' end",
+        "",
+        COMMITS + "test_conflict_when_the_row_is_not_the_one_that_was_read",
+    ),
+    mutant(
+        *("no look for the pointer", 6, COMMIT),
+        "if not pointer_stands(ARGV[3], ARGV[4], ARGV[5], ARGV[6]) then return { 'rewound' } end",
+        "",
+        COMMITS + "test_rewound_when_the_highest_pointer_is_gone",
+    ),
+    mutant(
+        *("pointer without its op", 6, COMMIT),
+        "and field.i == i and field.o == o",
+        "and field.i == i",
+        COMMITS + "test_rewound_when_another_pointer_stands_under_its_id",
+    ),
+    mutant(
+        *("nothing is acknowledged", 7, COMMIT),
+        "redis.call('XACK', feed, group, unpack(done, from,",
+        "redis.call('ECHO', table.concat(done, ',', from,",
+        COMMITS + "test_ok_writes_row_and_indexes_publishes_and_acknowledges",
+    ),
+    mutant(
+        *("acknowledged in spite of a conflict", 7, COMMIT),
+        "~= ARGV[at + ETAG] then return 'conflict' end",
+        "~= ARGV[at + ETAG] then acknowledge(ids) return 'conflict' end",
+        COMMITS + "test_conflict_when_the_row_is_not_the_one_that_was_read",
+    ),
+    mutant(
+        *("old pointers acknowledged unseen", 7, COMMIT),
+        "if (stored[1] or '') ~= ARGV[at + ETAG] then",
+        "if (stored[1] or '') ~= ARGV[at + ETAG] and ARGV[sets] ~= '0' then",
+        COMMITS + "test_an_old_pointer_is_not_acknowledged_over_a_row_that_went_back",
+    ),
+    mutant(
+        *("trimmed beyond the lowest pending", 8, COMMIT),
+        "redis.call('XTRIM', feed, 'MINID', '=', pending[2])",
+        "redis.call('XTRIM', feed, 'MINID', '=', pending[3])",
+        COMMITS + "test_the_feed_is_trimmed_below_the_oldest_pending_pointer",
+    ),
+    mutant(
+        *("trimmed by what was acknowledged last", 8, COMMIT),
+        "string.match(field['last-delivered-id'], ",
+        "string.match(ARGV[3], ",
+        COMMITS + "test_nothing_unread_is_trimmed_after_the_group_was_lost_and_made_again",
+    ),
+    mutant(
+        *("one session breaks the batch", 11, COMMIT),
+        "local fine, word = pcall(commit, KEYS[n], at, sets, removes, frames, ids)",
+        "local fine, word = true, commit(KEYS[n], at, sets, removes, frames, ids)",
+        COMMITS + "test_a_session_that_may_not_be_written_stays_pending_and_its_neighbours_are_committed",
+    ),
+    mutant(
+        *("types are not checked first", 11, COMMIT),
+        "if wrong then return redis.error_reply(wrong) end",
+        "",
+        COMMITS + "test_a_key_of_the_partition_of_another_type_is_refused_before_the_first_write",
+    ),
+    mutant(
+        *("all arguments at once", 11, COMMIT),
+        "local CHUNK = 500",
+        "local CHUNK = 50000",
+        COMMITS + "test_twenty_thousand_pointers_of_one_session_in_one_commit",
+    ),
+    mutant(
+        *("a key that was not given", 20, COMMIT),
+        "local words, at = {}, 7",
+        "redis.call('EXISTS', feed .. 's')\nlocal words, at = {}, 7",
+        COMMITS + "test_only_the_declared_keys_and_channels_are_touched",
+    ),
+]
+
+FEED_MUTANTS = [
+    mutant(
+        *("ids without an entry stay pending", 7, FEED),
+        "await self._release([pair for pair, entries",
+        "await self._release([pair for pair, entries in () for pair, entries",
+        FEEDS + "test_ids_whose_entry_is_gone_leave_the_pending_list",
+    ),
+    mutant(
+        *("own pending is not first", 9, WORKER),
+        "self._recovering, self._sweep, self._sweep_at = True, None, 0.0",
+        "self._recovering, self._sweep, self._sweep_at = False, None, 0.0",
+        WORKERS + "test_what_was_delivered_and_never_arrived_is_taken_up_at_once",
+        WORKERS + "test_what_is_left_of_a_batch_whose_end_was_lost_is_taken_up_at_once",
+    ),
+    mutant(
+        *("own pending read from 0", 9, FEED),
+        'pending = settled(await self._each("XPENDING", GROUP, "-"',
+        'await self._reads.command("XREADGROUP", "GROUP", GROUP, self.consumer, "STREAMS", *self._feeds, '
+        '*(["0"] * len(self._feeds)))\n        pending = settled(await self._each("XPENDING", GROUP, "-"',
+        FEEDS + "test_own_pending_looked_at_ten_times_is_no_delivery_and_no_activity",
+    ),
+    mutant(
+        *("being taken over counts as a death", 10, FEED),
+        "replies = dict(zip(cursors, settled(await self._commands.pipeline(claims)), strict=True))",
+        "replies = dict(zip(cursors, settled(await self._commands.pipeline(claims)), strict=True))" + XCLAIMS,
+        FEEDS + "test_what_another_holds_for_long_is_taken_over_without_counting_as_delivered",
+    ),
+    mutant(
+        *("deaths are not counted", 10, FEED),
+        "if owner.decode() not in alive",
+        "if owner.decode() in ()",
+        "test_killers.py::test_its_workers_die_until_it_is_skipped_and_the_others_are_projected",
+    ),
+    mutant(
+        *("many that may kill in hand at once", 10, FEED),
+        "likely = await self._of_one_session(suspects)",
+        "likely = [(p, id) for _, p, id in suspects]",
+        FEEDS + "test_of_the_sessions_that_may_kill_one_is_in_hand_at_a_time",
+    ),
+    mutant(
+        *("a killer is tried for ever", 10, PACKAGE + "killers.py"),
+        "return self.deaths >= DEATHS_SKIPPED",
+        "return False",
+        "test_killers.py::test_the_least_likely_is_tried_first_and_the_surest_not_at_all",
+    ),
+    mutant(
+        *("what a slow worker holds is never claimed", 9, WORKER),
+        "self._sweep, idle_ms_min=2 * self._settings.claim_idle_ms)",
+        "self._sweep, idle_ms_min=10**9)",
+        WORKERS + "test_what_a_worker_holds_that_beats_on_is_taken_over_without_a_death",
+    ),
+]
+
+FOLD_MUTANTS = [
+    mutant(
+        *("an older worker goes on", 12, ADVANCE),
+        "        if ahead:\n",
+        "        if False:\n",
+        TROUBLE + "test_a_row_of_a_newer_worker_is_not_touched",
+        WORKERS + "test_an_older_worker_steps_down_and_leaves_what_it_read_to_a_newer_one",
+    ),
+    mutant(
+        *("stepped down, it goes on reading", 12, WORKER),
+        "            if self._stepped_down:\n",
+        "            if self._stepped_down and self._recovering:\n",
+        "test_mandate.py::test_an_older_worker_steps_down_reads_nothing_and_comes_back_when_told",
+    ),
+    mutant(
+        *("it comes back without a word", 12, WORKER),
+        "if await read_mandate(self._commands, parts.keys) == parts.projector.versions:",
+        "if True:",
+        "test_mandate.py::test_no_word_brings_it_back_while_a_newer_worker_beats_or_when_it_asks_for_others",
+    ),
+    mutant(
+        *("a lacking unit is not folded", 12, ADVANCE),
+        "if row.versions.get(key) != version)",
+        "if row.versions.get(key) is ...)",
+        TROUBLE + "test_a_unit_a_row_lacks_is_folded_from_the_start_and_nothing_is_told_of_it",
+    ),
+    mutant(
+        *("poison stops the session", 13, FOLD),
+        "except Exception as error:  # noqa: BLE001 - whatever a unit raises, the event is poison to it",
+        "except ZeroDivisionError as error:",
+        "test_units.py::test_a_broken_write_keeps_the_last_good_value_and_marks_it_until_the_next_good_one",
+    ),
+    mutant(
+        *("a mark is left out", 13, FOLD),
+        "self._mark, self.changed, self.time = marked(self._mark, seq, reason, time), True, time",
+        "self.changed, self.time = False, time",
+        TROUBLE + "test_poison_is_marked_in_the_commit_that_meets_it_and_healed_by_the_next_good_write",
+    ),
+    mutant(
+        *("a new log goes on with the old state", 14, ADVANCE),
+        "cells = row.cells if row.position is not None and row.position.epoch == epoch else dict[str, Cell]()",
+        "cells = row.cells",
+        PROJECTOR + "test_a_log_of_a_greater_epoch_starts_every_unit_anew",
+    ),
+    mutant(
+        *("a change without a new rev", 15, CHANGE),
+        "if told or not row.exists:",
+        "if not row.exists:",
+        PROJECTOR + "test_each_change_is_told_once_with_a_rev_that_rises_by_one",
+    ),
+    mutant(
+        *("a mark is no news", 15, CHANGE),
+        "if (cell.value, cell.mark) != (value, mark):",
+        "if cell.value != value:",
+        TROUBLE + "test_poison_is_marked_in_the_commit_that_meets_it_and_healed_by_the_next_good_write",
+    ),
+    mutant(
+        *("a refold to the same is told", 15, CHANGE),
+        'if value == b"null" or cell.at is None or cell.at == at:',
+        "if False:",
+        "test_verify.py::test_unchanged_values_publish_nothing",
+        TROUBLE + "test_a_unit_a_row_lacks_is_folded_from_the_start_and_nothing_is_told_of_it",
+    ),
+    mutant(
+        *("words of a plan in the log", 21, FOLD),
+        "can't read what is stored ({type(error).__name__})",
+        "can't read what is stored ({error}, {error.__cause__})",
+        TROUBLE + "test_a_value_its_unit_can_not_read_is_folded_again",
+        PROJECTOR + "test_no_text_of_a_plan_gets_into_the_log",
+    ),
+    mutant(
+        *("the audit finds nothing", 8, PACKAGE + "audit.py"),
+        "lost = await self._suspects.judge()",
+        "lost: list[Look] = []",
+        "test_audit.py::test_after_a_feed_was_deleted_its_rows_get_where_their_logs_are",
+    ),
+    mutant(
+        *("the audit points at what waits", 8, PACKAGE + "suspects.py"),
+        "return ms is None or ms > first.seen_ms",
+        "return True",
+        "test_audit.py::test_a_row_behind_only_because_its_pointer_waits_is_not_pointed_at_twice",
+    ),
+]
+
+MUTANTS: list[Mutant] = [*COMMIT_MUTANTS, *FEED_MUTANTS, *FOLD_MUTANTS]
