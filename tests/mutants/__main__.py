@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -12,7 +13,7 @@ from rich.progress import track
 from rich.table import Table
 
 from mutants.mutant import Mutant, OutOfDate
-from mutants.run import NotGreen, Outcome, outcome, prove_green
+from mutants.run import NotGreen, Outcome, copied, outcome, prove_green
 from mutants.table import MUTANTS
 
 COLOURS = {"killed": "green", "survived": "red", "broken": "red"}
@@ -36,8 +37,9 @@ def run(
     try:
         for one in wanted:
             one.applied()
-        prove_green(wanted)
-        found = list(_outcomes(wanted, jobs))
+        with copied() as copy:  # one state of the tree for all, whoever edits it meanwhile
+            prove_green(copy, wanted)
+            found = list(_outcomes(copy, wanted, jobs))
     except (OutOfDate, NotGreen) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(code=2) from None
@@ -48,10 +50,10 @@ def run(
     raise typer.Exit(code=any(one.verdict != "killed" for one in found))
 
 
-def _outcomes(mutants: Sequence[Mutant], jobs: int) -> Iterator[Outcome]:
+def _outcomes(copy: Path, mutants: Sequence[Mutant], jobs: int) -> Iterator[Outcome]:
     console = Console(stderr=True)
     with ThreadPoolExecutor(jobs) as pool:
-        outcomes = pool.map(outcome, mutants)
+        outcomes = pool.map(lambda one: outcome(one, copy), mutants)
         yield from track(
             outcomes, "mutants", total=len(mutants), console=console, disable=not console.is_terminal, transient=True
         )

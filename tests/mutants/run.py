@@ -78,20 +78,19 @@ def tests(copy: Path, ids: Iterable[str]) -> tuple[int, str]:
     return run.returncode, run.stdout + run.stderr
 
 
-def prove_green(mutants: Sequence[Mutant]) -> None:
-    """Run the tests of all these without any mutant; raises NotGreen."""
-    with copied() as copy:
-        check_imports(copy)
-        code, said = tests(copy, [id for mutant in mutants for id in mutant.tests])
-        if code:
-            raise NotGreen(f"without a mutant the tests end with {code}:\n{said}")
+def prove_green(copy: Path, mutants: Sequence[Mutant]) -> None:
+    """Run the tests of all these on a copy without any mutant; raises NotGreen."""
+    check_imports(copy)
+    code, said = tests(copy, [id for mutant in mutants for id in mutant.tests])
+    if code:
+        raise NotGreen(f"without a mutant the tests end with {code}:\n{said}")
 
 
-def outcome(mutant: Mutant) -> Outcome:
-    """Run the tests meant for one mutant on a copy that has it. Raises OutOfDate, NotGreen."""
+def outcome(mutant: Mutant, root: Path = ROOT) -> Outcome:
+    """Run the tests meant for one mutant on a copy of ``root`` that has it. Raises OutOfDate, NotGreen."""
     began = time.monotonic()
-    with copied() as copy:
-        (copy / mutant.file).write_text(mutant.applied())
+    with copied(root) as copy:
+        (copy / mutant.file).write_text(mutant.applied(root))
         check_imports(copy)
         code, said = tests(copy, mutant.tests)
     failed = re.search(r"^(?:FAILED|ERROR) tests/(\S+)", said, re.MULTILINE)
