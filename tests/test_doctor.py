@@ -147,6 +147,15 @@ async def test_another_number_of_partitions_and_another_layout_are_findings_not_
     assert "layout version is 9" in (await patient.findings())["layout"].what
 
 
+async def test_a_node_of_a_cluster_taken_for_a_server_is_found(launch: Callable[..., Server], namespace: str) -> None:
+    node = launch(*SOUND, "--cluster-enabled", "yes")
+    async with Redis.from_url(node.url) as redis:
+        patient = Patient(node.url, namespace, redis)
+        found = await patient.findings()  # no slot is assigned: every key is refused
+        assert found["topology"].severity == "error"
+        assert found["topology"].mend == [f"export TODO_REDIS_URL=redis+cluster://{node.host}:{node.port}"]
+
+
 async def test_two_databases_with_one_namespace_are_found(patient: Patient, own_server: Server) -> None:
     async with connect(own_server.url.replace("/0", "/3"), namespace=patient.namespace) as other:
         await SessionLog(other, "s1").append("note", {})

@@ -10,6 +10,22 @@ CLOCK_MS_MAX = 1000
 WAITS_MS_MAX = 60_000
 
 
+def topology(facts: Facts) -> Ailment | None:
+    """What the URL takes the server for, and what it is."""
+    where, taken_for = facts.address.rpartition("/")[0], facts.scheme.partition("+")[2]
+    if facts.mode == "sentinel" and taken_for != "sentinel":
+        why = "it knows where the primary is, and stores nothing; NAME is what it calls the service (SENTINEL MASTERS)"
+        mend = f"export TODO_REDIS_URL=redis+sentinel://{where}/NAME"
+        return Ailment("error", "topology", "this is a Sentinel, and the URL takes it for a server", why, [mend])
+    if facts.mode == "cluster" and taken_for != "cluster":
+        why = "most sessions belong to its other nodes, and are refused here"
+        mend = f"export TODO_REDIS_URL=redis+cluster://{where}"
+        return Ailment(
+            "error", "topology", "this is a node of a cluster, and the URL takes it for the whole", why, [mend]
+        )
+    return None
+
+
 def layout(facts: Facts) -> Ailment | None:
     """Layout and number of partitions are for life."""
     if not facts.layout:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from redis.exceptions import NoPermissionError
+from redis.exceptions import ResponseError
 from rich.console import Group
 from rich.text import Text
 
@@ -21,6 +21,7 @@ Check = Callable[[Facts], Ailment | None]
 
 CHECKS: Sequence[Check] = (
     configuration.server_version,
+    condition.topology,
     condition.layout,
     condition.is_primary,
     condition.rights,
@@ -53,12 +54,14 @@ async def examine(settings: Settings, *, user: str | None, role: Role | None) ->
             keys = await client.keys(create=False)
         except LayoutMismatch as mismatch:
             keys, layout = Keys(settings.namespace), str(mismatch)
-        except NoPermissionError:
-            keys = Keys(settings.namespace, settings.partitions or PARTITIONS_DEFAULT)  # which the rights will tell
-        database = int(client.address.rpartition("/")[2])
+        except ResponseError:  # refused: rights or topology will say why
+            keys = Keys(settings.namespace, settings.partitions or PARTITIONS_DEFAULT)
+        number = client.address.rpartition("/")[2]
+        database = int(number) if number.isdigit() else 0
         probe = Probe(wire, keys, database=database, beat_ms=settings.beat_ms)
-        asked = settings.partitions
-        return await probe.read(address=client.address, layout=layout, user=user, role=role, partitions_asked=asked)
+        scheme, asked = settings.redis_url.partition("://")[0], settings.partitions
+        given = {"address": client.address, "scheme": scheme, "partitions_asked": asked}
+        return await probe.read(layout=layout, user=user, role=role, **given)
 
     return diagnose(await reach(settings, read))
 

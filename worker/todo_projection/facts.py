@@ -29,12 +29,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What was found. ``info``, ``config``, ``feeds`` and ``lacking`` hold nothing of what was refused.
 
     ``refused`` says what was, by command, and why. Times in epoch ms: ``now`` by the server's clock, ``host_now`` by
-    this machine's at the same moment, give or take ``doubt_ms``. ``mode`` is standalone or cluster.
+    this machine's at the same moment, give or take ``doubt_ms``. ``mode`` is what the server is, standalone, cluster or
+    sentinel; ``scheme`` what the URL takes it for.
     """
 
     address: str
     namespace: str
     database: int
+    scheme: str = "redis"
     kind: str = "redis"
     version: str = ""
     mode: str = "standalone"

@@ -23,7 +23,7 @@ class Probe:
         self._beat_ms = beat_ms
         self._refused: dict[str, str] = {}
 
-    async def read(self, *, address: str, layout: str, user: str | None, role: Role | None, **more: Any) -> Facts:
+    async def read(self, *, layout: str, user: str | None, role: Role | None, **more: Any) -> Facts:
         """All facts; ``user`` is asked about instead of the one of this connection."""
         hello = _pairs(await self._ask("HELLO") or [])
         info = _info(await self._ask("INFO") or b"")
@@ -33,7 +33,6 @@ class Probe:
         if isinstance(lacks, str):
             self._refused["ACL DRYRUN"] = lacks
         return Facts(
-            address=address,
             namespace=self._keys.namespace,
             database=self._database,
             kind="valkey" if "valkey_version" in info else hello.get("server", "redis"),
@@ -62,6 +61,8 @@ class Probe:
             name = " ".join(command[:2]) if command[0] in ("CONFIG", "ACL") else command[0]
             self._refused[name] = str(reply)
             return None
+        if isinstance(reply, Exception):
+            raise reply
         return reply
 
     async def _clocks(self) -> tuple[int, int, int]:
