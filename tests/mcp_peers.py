@@ -50,7 +50,8 @@ class Serving:
     async def listen(self) -> None:
         assert self.process.stderr
         while line := await self.process.stderr.readline():
-            self.said.append(line.decode())
+            told = json.loads(line)
+            self.said.append(told["event"] + told.get("exception", ""))
 
 
 @asynccontextmanager

@@ -154,7 +154,7 @@ async def test_clients_at_once_have_a_session_each(http: Serving, see: Callable[
     assert len(set(sessions)) == 6
     for name, session in enumerate(sessions):
         assert await see(session).contents() == [plan(f"{name} {step}") for step in range(5)]
-        assert f"todo-write: session {session} is that of mcp 0.1.0\n" in http.said
+        assert f"session {session} is that of mcp 0.1.0" in http.said
 
 
 async def test_over_stdio_the_session_is_told_on_standard_error_and_to_the_client(
@@ -165,10 +165,10 @@ async def test_over_stdio_the_session_is_told_on_standard_error_and_to_the_clien
         assert process.stdin
         process.stdin.close()
         assert process.stderr
-        said = (await process.stderr.read()).decode().splitlines()
+        said = [json.loads(line)["event"] for line in (await process.stderr.read()).splitlines()]
         assert await process.wait() == 0
     session = answers[1]["result"]["_meta"][SESSION_KEY]
-    assert said == [f"todo-write: session {session}", f"todo-write: session {session} is that of test 1"]
+    assert said == [f"session {session}", f"session {session} is that of test 1"]
     assert f"It is kept in session {session}." in answers[0]["result"]["instructions"]
     assert await see(session).contents() == [plan("a")]
 
