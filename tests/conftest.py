@@ -42,12 +42,15 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    every = metafunc.definition.get_closest_marker("every_topology")
+    if every is not None and "topology" in metafunc.fixturenames:
+        metafunc.parametrize("topology", ("server", "sentinel", "cluster"), indirect=True)
     if metafunc.definition.get_closest_marker("every_server") is None:
         return
     names = metafunc.config.stash[FLEET].names
     if "own_server" in metafunc.fixturenames:
         metafunc.parametrize("own_server", names, indirect=True)
-    elif "server" in metafunc.fixturenames or "target" in metafunc.fixturenames:
+    elif {"server", "target", "redis_url"}.intersection(metafunc.fixturenames):
         if "server" not in metafunc.fixturenames:
             metafunc.fixturenames.append("server")  # `target` asks for it only when it runs
         metafunc.parametrize("server", names, indirect=True, scope="session")
@@ -101,15 +104,28 @@ def target(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture
-def redis_url(target: Server) -> str:
-    """URL of the test's server."""
-    return target.url
+def topology(request: pytest.FixtureRequest) -> str:
+    """What stands behind the URL: one server, or what a test marked every_topology gets in turn."""
+    return str(getattr(request, "param", "server"))
 
 
 @pytest.fixture
-def namespace(target: Server, fleet: Fleet) -> Iterator[str]:
+def redis_url(request: pytest.FixtureRequest, topology: str, fleet: Fleet) -> str:
+    """URL of the test's server, or of several that belong together."""
+    if topology == "server":
+        server: Server = request.getfixturevalue("target")
+        return server.url
+    return fleet.service.url if topology == "sentinel" else fleet.cluster.url
+
+
+@pytest.fixture
+def namespace(request: pytest.FixtureRequest, topology: str, fleet: Fleet) -> Iterator[str]:
     """A namespace no other test has; what stands in it is deleted after the test."""
     name = f"t{secrets.token_hex(5)}"
+    if topology != "server":
+        yield name
+        return  # these are few, and end with the run
+    target: Server = request.getfixturevalue("target")
     yield name
     if not fleet.is_shared(target):
         return  # it goes away with all it holds
@@ -128,9 +144,14 @@ async def proxy(target: Server) -> AsyncIterator[Proxy]:
 
 
 @pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[redis_asyncio.Redis]:
+async def redis(redis_url: str, topology: str, fleet: Fleet) -> AsyncIterator[redis_asyncio.Redis]:
     """A plain client that answers in bytes, to look at what is stored."""
-    async with redis_asyncio.Redis.from_url(redis_url) as client:
+    if topology == "cluster":
+        async with redis_asyncio.RedisCluster.from_url(fleet.cluster.servers[0].url) as client:
+            yield cast("redis_asyncio.Redis", client)  # the commands are the same
+        return
+    url = fleet.service.primary.url if topology == "sentinel" else redis_url
+    async with redis_asyncio.Redis.from_url(url) as client:
         yield client
 
 

@@ -7,7 +7,9 @@ import os
 import socket
 import subprocess
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import docker
 import docker.errors
@@ -16,6 +18,7 @@ from testcontainers.core.docker_client import DockerClient
 
 from servers import OWNER_LABEL, DockerServer, ProcessServer, Server
 from todo_projection.embedded import find_server, wheel_server
+from topologies import Cluster, Service
 
 IMAGES = ("redis:7.0", "redis:8.0", "valkey/valkey:8.1")
 
@@ -27,6 +30,7 @@ class Fleet:
         self.images = images
         self.uncovered = uncovered
         self._shared: dict[str, Server] = {}
+        self._places: dict[str, Service | Cluster] = {}
         self._running: list[Server] = []
         self._embedded_program = wheel_server() or find_server()
         self.embedded = f"embedded {version(self._embedded_program)}"
@@ -55,6 +59,21 @@ class Fleet:
             self._shared[name] = self.launch(name)
         return self._shared[name]
 
+    @property
+    def service(self) -> Service:
+        """The servers behind sentinels, started if need be; left whole by whoever uses them."""
+        return cast("Service", self._place("sentinel", Service))
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, started if need be; left whole by whoever uses it."""
+        return cast("Cluster", self._place("cluster", Cluster))
+
+    def _place(self, name: str, kind: Callable[[Path], Service | Cluster]) -> Service | Cluster:
+        if name not in self._places:
+            self._places[name] = kind(self._embedded_program)
+        return self._places[name]
+
     def is_shared(self, server: Server) -> bool:
         """Whether other tests use it too."""
         return server in self._shared.values()
@@ -75,6 +94,8 @@ class Fleet:
 
     def stop(self) -> None:
         """End every server; may be called twice."""
+        while self._places:
+            self._places.popitem()[1].stop()
         for server in list(self._running):
             self.end(server)
 

@@ -120,7 +120,7 @@ class ProcessServer(Server):
     def __init__(self, program: Path, name: str, options: tuple[str, ...] = ()) -> None:
         super().__init__(name, "127.0.0.1", free_port())
         self.folder = Path(tempfile.mkdtemp(prefix="todo-server-"))
-        self._command = server_command(program, folder=self.folder, port=self.port, options=(*OPTIONS, *options))
+        self._command = self._build_command(program, options)
         self._process = self._spawn()
         try:
             self.wait_until_it_answers()
@@ -137,6 +137,9 @@ class ProcessServer(Server):
     def stop(self) -> None:
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _build_command(self, program: Path, options: tuple[str, ...]) -> list[str]:
+        return server_command(program, folder=self.folder, port=self.port, options=(*OPTIONS, *options))
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:

@@ -31,6 +31,7 @@ def stored(redis: Redis, namespace: str) -> Stored:
     return Stored(redis, namespace, "s1")
 
 
+@pytest.mark.every_topology
 async def test_positions_count_from_0_in_one_epoch(log: SessionLog, stored: Stored) -> None:
     first = await log.append("todo/write", PLAN)
     second = await log.append("anything/else", [1, None, "ü"])
@@ -50,6 +51,7 @@ async def test_an_entry_holds_type_time_op_and_data(log: SessionLog, stored: Sto
     assert len(first["op"]) == 8
 
 
+@pytest.mark.every_topology
 async def test_append_all_is_one_call_without_a_gap(log: SessionLog, stored: Stored) -> None:
     await log.append("x", 0)
     positions = await log.append_all([("x", 1), ("y", 2, 77), ("x", 3)])
@@ -85,6 +87,7 @@ async def test_a_second_writer_goes_on_behind_the_first(client: Client, log: Ses
     assert await stored.contents() == ["one", "two", "three"]
 
 
+@pytest.mark.every_topology
 async def test_two_writers_at_once_each_store_everything_once_and_in_their_order(
     redis_url: str, namespace: str, stored: Stored
 ) -> None:
@@ -106,6 +109,7 @@ async def test_events_of_one_session_do_not_reach_another(client: Client, stored
     assert await stored.entries() == []
 
 
+@pytest.mark.every_topology
 async def test_a_forgotten_script_is_sent_again(redis: Redis, log: SessionLog, stored: Stored) -> None:
     await log.append("x", 1)
     await redis.script_flush()

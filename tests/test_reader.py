@@ -36,6 +36,7 @@ async def test_an_empty_log(log: SessionLog) -> None:
     assert [entry async for entry in log.events()] == []
 
 
+@pytest.mark.every_topology
 async def test_pages_forward_and_backward(log: SessionLog) -> None:
     positions = [await log.append("x", number) for number in range(5)]
     assert await log.tail() == positions[-1]
@@ -76,6 +77,7 @@ async def test_reading_writes_nothing(redis: Redis, namespace: str, log: Session
     assert await redis.keys(f"{namespace}:*") == []
 
 
+@pytest.mark.every_topology
 async def test_a_follower_gets_what_is_there_and_then_what_comes(client: Client, log: SessionLog) -> None:
     await log.append_all([("x", number) for number in range(40)])
     found, following = _collect(log.follow())
@@ -96,6 +98,7 @@ async def test_a_follower_begins_where_it_is_asked_to(log: SessionLog) -> None:
         await _end(following)
 
 
+@pytest.mark.every_topology
 async def test_a_follower_is_told_when_what_it_saw_is_gone(log: SessionLog, stored: Stored) -> None:
     await log.append("x", 0)
     copy = await stored.copy()
@@ -132,6 +135,7 @@ async def test_a_follower_goes_on_into_a_log_begun_anew(log: SessionLog) -> None
     await _end(following)
 
 
+@pytest.mark.every_topology
 async def test_a_follower_ends_at_whatever_moment_it_is_cancelled(log: SessionLog) -> None:
     await log.append("x", 0)
     for moment in range(60):

@@ -86,8 +86,18 @@ def test_settings_do_not_change() -> None:
         ("TODO_REDIS_URL", "redis://example.org:6379/0?decode_responses=1", "option 'decode_responses' is not one of"),
         ("TODO_REDIS_URL", "redis://example.org:6379/0?ssl_cert_reqs=none", "an option does not fit"),
         ("TODO_REDIS_URL", "unix://", "the path of the socket is missing"),
-        ("TODO_REDIS_URL", "redis+cluster://example.org:7000", "Redis Cluster comes with a later version"),
-        ("TODO_REDIS_URL", "redis+sentinel://example.org:7000", "Redis Sentinel comes with a later version"),
+        ("TODO_REDIS_URL", "redis+cluster://example.org:7000/1", "a cluster has no database but 0"),
+        ("TODO_REDIS_URL", "redis+cluster://example.org:7000,", "a host is missing"),
+        ("TODO_REDIS_URL", "redis+cluster://example.org:port", "a host or port can't be read"),
+        (
+            "TODO_REDIS_URL",
+            "redis+cluster://example.org?sentinel_username=a",
+            "option 'sentinel_username' is not one of",
+        ),
+        ("TODO_REDIS_URL", "redis+sentinel://example.org:26379", "the name of the service is missing"),
+        ("TODO_REDIS_URL", "redis+sentinel://example.org/plans/todo", "database 'todo' is not a number"),
+        ("TODO_REDIS_URL", "rediss+sentinel://example.org/plans?colour=red", "option 'colour' is not one of"),
+        ("TODO_REDIS_URL", "redis+proxy://example.org", "allowed: redis://"),
     ],
 )
 def test_a_bad_value_is_refused_with_variable_value_and_what_is_allowed(variable: str, value: str, why: str) -> None:
@@ -124,6 +134,10 @@ def test_a_flag_nobody_knows_is_a_mistake_of_the_program() -> None:
         "redis://me:ge@geheim/heim@example.org/todo",
         "http://example.org?password=geheim&db=1",
         "redis://example.org?ssl_password=geheim",
+        "redis+cluster://me:geheim@example.org,example.org:port",
+        "redis+cluster://me:ge/heim:geheim@example.org",
+        "redis+sentinel://me:geheim@example.org,example.net",
+        "redis+sentinel://example.org/plans?sentinel_password=geheim&db=x",
         "geheim//me:geheim@example.org".removeprefix("geheim"),
     ],
 )

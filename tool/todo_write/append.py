@@ -1,9 +1,14 @@
 """The protocol of one append call: what every try of it sends, and what an answer of ``append.lua`` means."""
 
+import time as clock
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from todo_write.events import Position, token
+import msgspec
+
+from todo_write.events import InvalidEvent, Position, encode_data, token
+
+Given = tuple[str, Any] | tuple[str, Any, int]
 
 
 class LogRewound(Exception):
@@ -53,6 +58,10 @@ class TooFast(NotSaved):
     def __init__(self, whose: str, per_s: int, wait_s: float) -> None:
         super().__init__(f"{whose} appends more than {per_s} events a second; again in {wait_s:.1f} s")
         self.wait_s = wait_s
+
+
+class TooFewReplicas(NotSaved):
+    """The primary lacks the replicas without which it takes no write (min-replicas-to-write): NOREPLICAS."""
 
 
 class Overtaken(Exception):
@@ -119,3 +128,17 @@ class AppendCall:
 def _tail_from(position: bytes, op: bytes) -> Tail:
     """A tail as an answer names it; raises ValueError for a position that none of ours has."""
     return Tail(Position.parse(position), op.decode("utf-8", "replace")) if position else NO_LOG
+
+
+def event_fields(event: Given, *, bytes_max: int) -> list[bytes]:
+    """Type, time in ms and data of an event as they go out; raises InvalidEvent."""
+    type, data = event[0], event[1]
+    time: Any = event[2] if len(event) == 3 else int(clock.time() * 1000)  # noqa: PLR2004  the third is the time
+    if isinstance(time, bool) or not isinstance(time, int) or time < 0:
+        raise InvalidEvent(f"event {type!r}: time is {time!r}; whole milliseconds since 1970 are allowed")
+    if isinstance(data, msgspec.Raw):
+        try:
+            msgspec.json.decode(data)  # it is stored as it stands: nobody else would look
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidEvent(f"event {type!r}: data is not JSON: {error}") from None
+    return [type.encode(), str(time).encode(), encode_data(type, data, bytes_max=bytes_max)]

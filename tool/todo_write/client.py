@@ -1,22 +1,32 @@
 """The connection of one process to the store, for one namespace."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self, cast
 
 import hiredis
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ClusterDownError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from todo_write.events import LAYOUT_VERSION, PARTITIONS_DEFAULT, PARTITIONS_MAX, Keys
+from todo_write.location import Address, locate
+from todo_write.nodes import HOPS_MAX, Hop, Nodes, key_of
 from todo_write.pace import Pace
+from todo_write.primary import open_pool
 from todo_write.settings import Settings, StoreSettings
 from todo_write.tally import Tally
 
 CONNECTIONS_MAX = 64
 ANSWER_S = 5.0
+
+# One script instead of a transaction: whoever dies here leaves both fields or none.
+_LAY_OUT = """#!lua
+for n = 1, 3, 2 do redis.call('HSETNX', KEYS[1], ARGV[n], ARGV[n + 1]) end
+return redis.call('HMGET', KEYS[1], ARGV[1], ARGV[3])"""
 
 
 class LayoutMismatch(ValueError):
@@ -68,7 +78,7 @@ class Client:
     """What session logs share: settings, key names, connections. An async context manager; ``aclose`` when done.
 
     ``redis`` answers in bytes and repeats nothing by itself: a silent repeat would append twice. ``tally`` counts what
-    its logs append.
+    its logs append, ``nodes`` are those of a cluster, None where there is none.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -78,10 +88,16 @@ class Client:
         self.tally = Tally()
         self._keys: Keys | None = None
         self._publish: str | None = None
+        self._location = locate(settings.redis_url)
         # No time-out of its own: redis-py starts a task for every send that has one. Every exchange over it stands
         # under a deadline instead. Any: redis-py types its pools in part only.
-        self._pool: Any = self.open_pool(None, CONNECTIONS_MAX)
-        self.redis: Redis = Redis.from_pool(self.open_pool(settings.append_attempt_ms / 1000, CONNECTIONS_MAX))
+        self._pool: Any = None
+        self.nodes: Nodes[Any] | None = None
+        self._redis: Redis | None = None
+        if self._location.kind == "cluster":
+            self.nodes = Nodes(self._location, lambda url: self._open_pool(url, None, CONNECTIONS_MAX))
+        else:
+            self._pool = self.open_pool(None, CONNECTIONS_MAX)
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,12 +107,23 @@ class Client:
 
     async def aclose(self) -> None:
         """Close every connection; the client connects again when it is used again."""
-        await self.redis.aclose()
-        await self._pool.aclose()
+        if self._redis is not None:
+            await self._redis.aclose(close_connection_pool=True)
+        for pool in self.nodes.drop() if self.nodes is not None else [self._pool]:
+            await pool.aclose()
+
+    @property
+    def redis(self) -> Redis:
+        """A client of redis-py for the same server; raises ValueError on a cluster, where ``ask`` finds the node."""
+        if self._redis is None:
+            self._redis = Redis.from_pool(self.open_pool(self.settings.append_attempt_ms / 1000, CONNECTIONS_MAX))
+        return self._redis
 
     @property
     def address(self) -> str:
         """Where the server is, ``host:port/db`` or the socket's path, without a password: for messages."""
+        if self._location.kind != "server":
+            return str(self._location)
         where = self._pool.connection_kwargs
         if "path" in where:
             return f"{where['path']}/{where.get('db', 0)}"
@@ -116,36 +143,84 @@ class Client:
         if layout is None and partitions is None:
             if not create:
                 return Keys(self.settings.namespace, wanted)
-            async with self.redis.pipeline(transaction=True) as pipe:
-                pipe.hsetnx(meta, "layout", LAYOUT_VERSION)
-                pipe.hsetnx(meta, "partitions", wanted)
-                pipe.hmget(meta, ["layout", "partitions"])
-                layout, partitions = (await pipe.execute())[2]
+            fields = ("layout", LAYOUT_VERSION, "partitions", wanted)
+            layout, partitions = await self.ask("EVAL", _LAY_OUT, 1, meta, *fields)
         self._keys = Keys(self.settings.namespace, self._check_layout(layout, partitions))
         return self._keys
 
     @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[AbstractConnection]:
-        """A connection for one exchange, which wants a deadline; while this waits, nothing has been sent."""
-        connection = await self._pool.get_connection()
+    async def connection(
+        self, key: str | bytes | None = None, hop: Hop | None = None
+    ) -> AsyncGenerator[AbstractConnection]:
+        """A connection for one exchange, which wants a deadline; while this waits, nothing has been sent.
+
+        On a cluster to the primary that serves ``key``, or to where a ``hop`` leads.
+        """
+        if self.nodes is None:
+            async with _lent(self._pool) as connection:
+                yield connection
+            return
+        address = hop.address if hop is not None else await self.nodes.of(key)
         try:
-            yield connection
-        finally:
-            await self._pool.release(connection)
+            async with _lent(self.nodes.at(address)) as connection:
+                yield connection
+        except ResponseError:
+            raise
+        except BaseException:  # no way to it, or no answer in time
+            self.nodes.doubt(address)
+            raise
+
+    def follow(self, error: Exception, connection: Any) -> Hop | None:
+        """Where an error of a cluster's node sends a command; None for one that does not, or without a cluster."""
+        if self.nodes is None:
+            return None
+        asked = Address(connection.host, connection.port)
+        hop = self.nodes.follow(error, asked)
+        if hop is None and isinstance(error, ClusterDownError):
+            self.nodes.doubt(asked)
+        return hop
+
+    def doubt(self, redis: Redis) -> None:
+        """A node of a cluster that a client of ``open_blocking`` goes to did not answer as it should."""
+        if self.nodes is not None:
+            where = redis.connection_pool.connection_kwargs
+            self.nodes.doubt(Address(where["host"], where["port"]))
 
     async def ask(self, *command: Any) -> Any:
         """The server's own answer to one command, flat and in bytes; raises redis errors."""
         try:
-            async with asyncio.timeout(ANSWER_S), self.connection() as connection:
-                return await exchange(connection, *command)
+            async with asyncio.timeout(ANSWER_S):
+                return await self._ask(command)
         except TimeoutError as error:
             raise RedisTimeoutError(f"{self.address} gave no answer within {ANSWER_S} s") from error
 
-    def open_blocking(self, timeout_s: float) -> Redis:
-        """A client of one connection for blocking reads; raw answers; whoever asked for it closes it."""
-        redis = Redis.from_pool(self.open_pool(timeout_s, 1))
+    async def _ask(self, command: Sequence[Any]) -> Any:
+        hop: Hop | None = None
+        for _ in range(HOPS_MAX):
+            async with self.connection(key_of(command), hop) as connection:
+                try:
+                    return await exchange(connection, *command, asking=hop is not None and hop.asking)
+                except ResponseError as error:
+                    hop = self.follow(error, connection)
+                    if hop is None:
+                        raise
+        raise RedisConnectionError(f"{self.address}: {HOPS_MAX} redirections led nowhere")
+
+    async def open_blocking(self, timeout_s: float, key: str) -> Redis:
+        """A client of one connection to the server of a key, for blocking reads; raw answers; its opener closes it."""
+        redis = Redis.from_pool(await self.open_pool_of(key, timeout_s, 1))
         redis.response_callbacks.clear()
         return redis
+
+    async def open_pool_of(self, key: str, timeout_s: float | None, connections_max: int) -> BlockingConnectionPool:
+        """Connections to the server of a key under another time-out; whoever asked for them closes them."""
+        if self.nodes is None:
+            return self.open_pool(timeout_s, connections_max)
+        return self.open_pool_at(await self.nodes.of(key), timeout_s, connections_max)
+
+    def open_pool_at(self, address: Address, timeout_s: float | None, connections_max: int) -> BlockingConnectionPool:
+        """Connections to one node of a cluster; whoever asked for them closes them."""
+        return self._open_pool(self._location.at(address), timeout_s, connections_max)
 
     async def publish_command(self) -> str:
         """PUBLISH, on a cluster SPUBLISH."""
@@ -158,8 +233,12 @@ class Client:
 
     def open_pool(self, timeout_s: float | None, connections_max: int) -> BlockingConnectionPool:
         """Connections to the same server under another time-out; whoever asked for them closes them."""
-        pool = BlockingConnectionPool.from_url(
-            self.settings.redis_url,
+        return self._open_pool(self.settings.redis_url, timeout_s, connections_max)
+
+    def _open_pool(self, url: str, timeout_s: float | None, connections_max: int) -> BlockingConnectionPool:
+        pool = open_pool(
+            BlockingConnectionPool,
+            url,
             protocol=2,
             socket_timeout=timeout_s,
             socket_connect_timeout=self.settings.append_attempt_ms / 1000,
@@ -192,11 +271,26 @@ class Client:
         return stored
 
 
-async def exchange(connection: AbstractConnection, *command: Any) -> Any:
-    """Send one command and read its raw answer; a connection left half-way is dropped. Raises redis errors."""
+async def exchange(connection: AbstractConnection, *command: Any, asking: bool = False) -> Any:
+    """Send one command and read its raw answer; a connection left half-way is dropped. Raises redis errors.
+
+    ``asking`` says to a cluster's node that another one sent us, since the slot is on its way there.
+    """
     wire: Any = connection  # redis-py leaves replies untyped
+    if asking:
+        await wire.send_command("ASKING")
+        await wire.read_response()
     await wire.send_command(*command)
     return await wire.read_response()
+
+
+@asynccontextmanager
+async def _lent(pool: Any) -> AsyncGenerator[AbstractConnection]:
+    connection = await pool.get_connection()
+    try:
+        yield connection
+    finally:
+        await pool.release(connection)
 
 
 def _shown(stored: bytes | None) -> str:

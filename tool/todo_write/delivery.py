@@ -16,10 +16,11 @@ from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseE
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_before_delay, wait_random_exponential
 
-from todo_write.append import Moved, NotSaved, OutcomeUnknown
+from todo_write.append import Moved, NotSaved, OutcomeUnknown, TooFewReplicas
 from todo_write.client import Client, exchange
 from todo_write.durability import Confirmation
 from todo_write.events import Unsound
+from todo_write.nodes import HOPS_MAX, Hop
 
 T = TypeVar("T")
 
@@ -88,7 +89,8 @@ class Delivery:
             cause = error.__cause__ or error
             if self.maybe_stored:
                 raise OutcomeUnknown(f"{self._client.address} did not confirm it in time: {error}") from cause
-            raise NotSaved(f"{self._client.address} did not take it: {error}") from cause
+            kind = TooFewReplicas if _code(cause) == "NOREPLICAS" else NotSaved
+            raise kind(f"{self._client.address} did not take it: {error}") from cause
 
     def _retrying(self) -> AsyncRetrying:
         return AsyncRetrying(
@@ -128,14 +130,26 @@ class Delivery:
         A ``confirmation`` is asked on the same connection once this try has appended, past the try's deadline.
         """
         sent = False
+        hop: Hop | None = None
         try:
-            async with asyncio.timeout_at(self._deadline) as limit, self._client.connection() as connection:
-                sent = True
-                answer = await _run(connection, script, keys, arguments)
-                if confirmation is not None and answer[0] == b"ok":
-                    limit.reschedule(None)
-                    await confirmation.ask(connection)
-                return answer
+            async with asyncio.timeout_at(self._deadline) as limit:
+                for _ in range(HOPS_MAX):
+                    async with self._client.connection(keys[0], hop) as connection:
+                        sent = True
+                        try:
+                            call = (len(keys), *keys, *arguments)
+                            answer = await _run(connection, script, call, asking=hop is not None and hop.asking)
+                        except ResponseError as error:
+                            hop = self._client.follow(error, connection)
+                            if hop is None:
+                                raise
+                            sent = False  # a node that sends us on has done nothing
+                            continue
+                        if confirmation is not None and answer[0] == b"ok":
+                            limit.reschedule(None)
+                            await confirmation.ask(connection)
+                        return answer
+                raise RedisConnectionError(f"{HOPS_MAX} redirections led nowhere")
         except (RedisError, OSError, TimeoutError) as error:
             if sent and _code(error) is None:
                 self.maybe_stored = True
@@ -143,13 +157,11 @@ class Delivery:
             raise Refused(error) from error
 
 
-async def _run(
-    connection: AbstractConnection, script: Script, keys: Sequence[str], arguments: Sequence[str | bytes]
-) -> Any:
+async def _run(connection: AbstractConnection, script: Script, arguments: Sequence[Any], *, asking: bool) -> Any:
     try:
-        return await exchange(connection, "EVALSHA", script.sha, len(keys), *keys, *arguments)
+        return await exchange(connection, "EVALSHA", script.sha, *arguments, asking=asking)
     except NoScriptError:
-        return await exchange(connection, "EVAL", script.source, len(keys), *keys, *arguments)
+        return await exchange(connection, "EVAL", script.source, *arguments, asking=asking)
     except ReadOnlyError:
         await connection.disconnect()  # another server is the primary now: look its address up again
         raise
@@ -167,7 +179,7 @@ def _wait(state: RetryCallState) -> float:
     return 0.0 if isinstance(_error_of(state), Moved) else _backoff(state)
 
 
-def _code(error: Exception) -> str | None:
+def _code(error: BaseException) -> str | None:
     """The code of an error the server answered with, None for one that is not an answer."""
     told: str | None = getattr(error, "status_code", None)
     if told is None and isinstance(error, ResponseError):

@@ -2,14 +2,24 @@
 
 import asyncio
 import logging
-import time as clock
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Literal, overload
 
-import msgspec
-
-from todo_write.append import NO_LOG, AppendCall, LogRewound, Moved, NotSaved, OutcomeUnknown, Overtaken, Tail, TooFast
+from todo_write.append import (
+    NO_LOG,
+    AppendCall,
+    Given,
+    LogRewound,
+    Moved,
+    NotSaved,
+    OutcomeUnknown,
+    Overtaken,
+    Tail,
+    TooFast,
+    TooFewReplicas,
+    event_fields,
+)
 from todo_write.client import Client, LayoutMismatch, connect
 from todo_write.delivery import Delivery, Script
 from todo_write.durability import Confirmation, Durability, Receipt
@@ -21,25 +31,32 @@ from todo_write.events import (
     InvalidSession,
     Keys,
     Position,
-    encode_data,
     token,
 )
 from todo_write.journal import start_journal
+from todo_write.location import Address, Location, locate
+from todo_write.nodes import HOPS_MAX, Hop, Nodes, key_of
 from todo_write.pace import Pace
+from todo_write.primary import leads_where_it_should, open_pool
 from todo_write.reader import LogReader
 from todo_write.settings import InvalidSetting, StoreSettings, mask, variable
 from todo_write.tally import Ending
 from todo_write.turn import Turn, last_turn
 
 __all__ = [
+    "HOPS_MAX",
     "NO_LOG",
+    "Address",
     "Client",
+    "Hop",
     "InvalidEvent",
     "InvalidSession",
     "InvalidSetting",
     "LayoutMismatch",
+    "Location",
     "LogReader",
     "LogRewound",
+    "Nodes",
     "NotSaved",
     "OutcomeUnknown",
     "Overtaken",
@@ -49,8 +66,13 @@ __all__ = [
     "StoreSettings",
     "Tail",
     "TooFast",
+    "TooFewReplicas",
     "connect",
+    "key_of",
+    "leads_where_it_should",
+    "locate",
     "mask",
+    "open_pool",
     "start_journal",
     "variable",
 ]
@@ -61,8 +83,6 @@ _APPEND = Script("append")
 _DELETE = Script("delete")
 
 _logger = logging.getLogger(__name__)
-
-Given = tuple[str, Any] | tuple[str, Any, int]
 
 
 class SessionLog(LogReader):
@@ -219,18 +239,9 @@ class SessionLog(LogReader):
             return word == b"deleted"
 
     def _fields(self, event: Given) -> list[bytes]:
-        type, data = event[0], event[1]
-        time: Any = event[2] if len(event) == 3 else int(clock.time() * 1000)  # noqa: PLR2004  the third is the time
-        if isinstance(time, bool) or not isinstance(time, int) or time < 0:
-            raise InvalidEvent(f"event {type!r}: time is {time!r}; whole milliseconds since 1970 are allowed")
-        if isinstance(data, msgspec.Raw):
-            try:
-                msgspec.json.decode(data)  # it is stored as it stands: nobody else would look
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise InvalidEvent(f"event {type!r}: data is not JSON: {error}") from None
         limits = self._client.settings
-        bytes_max = limits.todo_write_bytes_max if type == TODO_WRITE else limits.event_bytes_max
-        return [type.encode(), str(time).encode(), encode_data(type, data, bytes_max=bytes_max)]
+        bytes_max = limits.todo_write_bytes_max if event[0] == TODO_WRITE else limits.event_bytes_max
+        return event_fields(event, bytes_max=bytes_max)
 
     def _check_size(self, size: int) -> None:
         limit = self._client.settings.append_bytes_max

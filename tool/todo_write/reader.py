@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import Any
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from todo_write.append import NO_LOG, LogRewound, Tail
 from todo_write.client import Client
@@ -70,10 +71,14 @@ class LogReader:
         the connection is lost, call again behind the last entry seen.
         """
         log = await self._log()
-        async with aclosing(self._client.open_blocking((BLOCK_MS + SLACK_MS) / 1000)) as redis:
+        async with aclosing(await self._client.open_blocking((BLOCK_MS + SLACK_MS) / 1000, log)) as redis:
             seen = Tail(after, "")
             while True:
-                found, stands = await _look(redis, log, seen.position)
+                try:
+                    found, stands = await _look(redis, log, seen.position)
+                except (RedisError, OSError):
+                    self._client.doubt(redis)
+                    raise
                 if seen.position is not None and seen.position.seq >= 0:
                     seen = await self._recognise(seen, stands, goes_on=bool(found))
                 for id, fields in found:

@@ -12,11 +12,11 @@ from redis.asyncio.connection import Connection, parse_url
 from redis.exceptions import RedisError
 
 from todo_write.events import EVENT_BYTES_MAX, PARTITIONS_MAX, TODO_WRITE_BYTES_MAX, check_session
+from todo_write.location import locate
 from todo_write.tls import OPTIONS, Unfit, secured
 
 EVENT_BYTES_LIMIT = 8 * 1024 * 1024  # what a reader of a log may have to hold at once
 
-_TOPOLOGIES = {"redis+sentinel": "Redis Sentinel", "redis+cluster": "Redis Cluster"}
 _OPTION = re.compile(
     r"db|username|password|client_name|ssl_\w+"
 )  # what else could be said would break our reading of replies
@@ -34,9 +34,15 @@ def mask(url: str) -> str:
 
 
 def _check_url(url: str) -> str:
+    location = locate(url)
+    for address in location.addresses:
+        for server in (location.at(address), location.sentinel(address)):
+            _check_server(server)
+    return url if location.addresses else _check_server(url)
+
+
+def _check_server(url: str) -> str:
     scheme, _, rest = url.partition("://")
-    if scheme in _TOPOLOGIES:
-        raise ValueError(f"{_TOPOLOGIES[scheme]} comes with a later version")
     given: dict[str, Any] = {**parse_url(url)}
     unknown = [name for name in parse_qs(urlsplit(url).query) if not _OPTION.fullmatch(name)]
     if unknown:
@@ -66,7 +72,9 @@ class StoreSettings(BaseModel):
         AfterValidator(_check_url),
         Field(
             title="where everything is kept",
-            description="redis://[user:password@]host:port/database, rediss://… or unix:///path",
+            description="redis://[user:password@]host:port/database, unix:///path, "
+            "redis+sentinel://…@host:port,host:port/service/database or redis+cluster://…@host:port,host:port; "
+            "rediss… over TLS",
             repr=False,
         ),
     ] = "redis://127.0.0.1:6379/0"

@@ -42,17 +42,26 @@ class Census:
 
     async def page(self, cursor: str, count: int) -> Found:
         """The sessions among about ``count`` keys; a key in a place where none of ours stands is passed over."""
-        next, names = await self._wire.command("SCAN", cursor, "MATCH", self._pattern, "COUNT", count)
+        at, _, within = cursor.rpartition("/")  # on a cluster the place of a primary among all of them, and its cursor
+        number = int(at or 0)
+        wires = await self._wire.primaries()
+        if number >= len(wires):
+            return Found([], None)  # there were more of them when the look began
+        next, names = await wires[number].command("SCAN", within, "MATCH", self._pattern, "COUNT", count)
         sessions = dict.fromkeys(session for name in names if (session := self._session(name)) is not None)
-        return Found(list(sessions), None if next == b"0" else next.decode())
+        number += next == b"0"
+        if number == len(wires):
+            return Found(list(sessions), None)
+        return Found(list(sessions), f"{number}/{next.decode()}" if number else next.decode())
 
     async def run(self) -> str:
-        """What tells this run of the server from any other: a cursor does not outlive it."""
+        """What tells this run of the server, or of each primary, from any other: a cursor does not outlive it."""
         try:
-            info: bytes = await self._wire.command("INFO", "server")
+            infos: list[bytes] = [await wire.command("INFO", "server") for wire in await self._wire.primaries()]
         except NoPermissionError:
             return ""  # then nothing goes on where it was
-        return next((line[7:].strip() for line in info.decode().splitlines() if line.startswith("run_id:")), "")
+        lines = [line for info in infos for line in info.decode().splitlines()]
+        return ",".join(line[7:].strip() for line in lines if line.startswith("run_id:"))
 
     async def sample(self, count: int) -> list[str]:
         """About ``count`` sessions out of the board's index, by chance."""

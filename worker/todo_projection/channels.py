@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from todo_write.log import Client
+from todo_write.log import leads_where_it_should
 
 CHANNELS_PER_COMMAND = 500
 SEND_S = 2.0
@@ -30,19 +30,25 @@ class Message(NamedTuple):
     data: bytes
 
 
+class Ended(NamedTuple):
+    """A channel is given up: because it was asked to be, or because its slot is served elsewhere."""
+
+    channel: str
+
+
 class Alive(NamedTuple):
-    """Anything else: the answer to a ping, or a channel given up."""
+    """Anything else: the answer to a ping."""
 
 
-Heard = Confirmed | Message | Alive
+Heard = Confirmed | Message | Ended | Alive
 
 
 class Channels:
     """A fresh pub/sub connection. Every call raises redis errors or OSError; then close it and open another."""
 
-    def __init__(self, client: Client, *, sharded: bool) -> None:
+    def __init__(self, pool: Any, *, sharded: bool) -> None:
         # No time-out of redis-py's: it sends under asyncio.wait_for, which in Python 3.11 can swallow a cancellation.
-        self._pool: Any = client.open_pool(None, 1)
+        self._pool = pool
         self._connection: Any = None
         self._prefix = "S" if sharded else ""
 
@@ -60,8 +66,10 @@ class Channels:
         await self._send(f"{self._prefix}UNSUBSCRIBE", channels)
 
     async def ping(self) -> None:
-        """Ask for a sign of life; a half-open connection never gives one."""
+        """Ask for a sign of life; a half-open connection never gives one, a demoted server does."""
         async with asyncio.timeout(SEND_S):
+            if not await leads_where_it_should(self._pool, self._connection):
+                raise RedisConnectionError("another server is the primary now")
             await self._connection.send_command("PING")
 
     async def read(self, timeout_s: float) -> Heard | None:
@@ -74,6 +82,8 @@ class Channels:
                 return Message(channel.decode(), data)
             case [b"subscribe" | b"ssubscribe", bytes() as channel, int()]:
                 return Confirmed(channel.decode())
+            case [b"unsubscribe" | b"sunsubscribe", bytes() as channel, int()]:
+                return Ended(channel.decode())
             case _:
                 return Alive()
 

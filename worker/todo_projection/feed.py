@@ -126,6 +126,7 @@ class Feeds:
 
         By XPENDING and XRANGE: a read from 0 would count as another delivery and start the idle time again.
         """
+        self._reads.forget_reads()
         pending = await self._each("XPENDING", GROUP, "-", "+", PENDING_PAGE, self.consumer)
         self.deaths = {(p, id): count - 1 for p, found in pending.items() for id, _, _, count in found}
         return await self._fetch({p: [entry[0] for entry in found] for p, found in pending.items() if found})

@@ -16,6 +16,7 @@ from todo_projection.access import Access, check_exposure, own_hosts
 from todo_projection.background import end
 from todo_projection.boards import Boards
 from todo_projection.canary import Canary
+from todo_projection.cluster import open_wire
 from todo_projection.connection import HEAD_BYTES_MAX, Connection, open_listener
 from todo_projection.pages import Pages
 from todo_projection.routes import Parts, application
@@ -26,7 +27,6 @@ from todo_projection.subscriber import Subscriber
 from todo_projection.tail import Tails
 from todo_projection.tokens import Tokens
 from todo_projection.unit import mounted_units
-from todo_projection.wire import Wire
 from todo_write.log import connect
 
 ANSWER_S = 3.0
@@ -89,7 +89,7 @@ async def _until_a_signal(settings: Settings, more: Sequence[BaseRoute]) -> None
 @contextlib.asynccontextmanager
 async def _parts(settings: Settings, hup: asyncio.Event) -> AsyncGenerator[Parts]:
     tokens = Tokens(settings)
-    client, wire = connect(settings), Wire(settings.redis_url, timeout_s=ANSWER_S)
+    client, wire = connect(settings), open_wire(settings.redis_url, timeout_s=ANSWER_S)
     boards = Boards(client, wire, stuck_ms=settings.stuck_ms, quiet_ms=settings.quiet_ms)
     tails = Tails(client, wire)
     streams = Streams(

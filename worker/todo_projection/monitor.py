@@ -15,11 +15,11 @@ from socketserver import TCPServer, ThreadingMixIn
 from threading import Thread
 
 from todo_projection.beats import BEATS_MISSED_MAX
+from todo_projection.cluster import open_wire
 from todo_projection.metrics import CONTENT_TYPE, WHOLE, WORKER, families, text
 from todo_projection.settings import Settings
 from todo_projection.tally import Tally
 from todo_projection.vitals import ANSWER_S, Pulse, Vitals
-from todo_projection.wire import Wire
 from todo_write.log import connect
 
 STEP_S_MAX = 30.0  # a step that takes long says so page by page; the longest wait within one is 13 s
@@ -97,7 +97,7 @@ class Monitor:
 @asynccontextmanager
 async def monitoring(tally: Tally, settings: Settings) -> AsyncGenerator[None]:
     """Answer for a worker of this loop while the block runs, over connections of its own; raises OSError."""
-    client, wire = connect(settings), Wire(settings.redis_url, timeout_s=ANSWER_S)
+    client, wire = connect(settings), open_wire(settings.redis_url, timeout_s=ANSWER_S)
     health = Health(tally, beat_ms=settings.beat_ms)
     monitor = Monitor(tally, health, Pulse(client, wire, beat_ms=settings.beat_ms), asyncio.get_running_loop())
     try:

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from redis.exceptions import RedisError
 
+from todo_projection.cluster import open_wire
 from todo_projection.retry import patiently
 from todo_projection.settings import Settings
 from todo_projection.wire import Wire
@@ -39,7 +40,7 @@ async def ask(settings: Settings, question: Callable[[Store], Awaitable[T]]) -> 
 
 async def reach(settings: Settings, question: Callable[[Client, Wire], Awaitable[T]]) -> T:
     """As ``ask``, for who does not count on a layout. Raises NoAnswer for any redis error."""
-    client, wire = connect(settings), Wire(settings.redis_url)
+    client, wire = connect(settings), open_wire(settings.redis_url)
     try:
         return await question(client, wire)
     except (RedisError, OSError) as error:
@@ -55,7 +56,7 @@ async def open_store(settings: Settings, stop: asyncio.Event, *, create: bool) -
 
     ``create`` lays the namespace out when nobody has; without it nothing is written.
     """
-    client, wire = connect(settings), Wire(settings.redis_url)
+    client, wire = connect(settings), open_wire(settings.redis_url)
     try:
         keys = await patiently(lambda: client.keys(create=create), address=client.address, stop=stop)
         yield None if keys is None else Store(wire, keys, client.address)

@@ -16,13 +16,15 @@ from redis.exceptions import RedisError
 from todo_projection.attach import View
 from todo_projection.background import end
 from todo_projection.channels import Channels, Confirmed, Message
+from todo_projection.cluster import open_wire
 from todo_projection.frames import Deleted, Frame, Rev
 from todo_projection.row import CorruptRow, Row
 from todo_projection.rows import is_wrong_type, stored_row
+from todo_projection.shards import Shards, open_channels
 from todo_projection.subscription import Snapshot, State, Status, Subscription, Update
 from todo_projection.views import Views
 from todo_projection.waiting import Waiting
-from todo_projection.wire import Wire, settled
+from todo_projection.wire import settled
 from todo_write.events import Keys, Position, check_session
 from todo_write.log import Client, LayoutMismatch
 
@@ -50,7 +52,7 @@ class Subscriber:
     def __init__(self, client: Client, *, poll_ms: int = POLL_MS, behind_ms: int = BEHIND_MS) -> None:
         self.views = Views()
         self._client = client
-        self._wire = Wire(client.settings.redis_url, timeout_s=poll_ms / 1000)
+        self._wire = open_wire(client.settings.redis_url, timeout_s=poll_ms / 1000)
         self._poll_s = poll_ms / 1000
         self._behind_ms = behind_ms
         self._waiting = Waiting(self._wire, self._layout)
@@ -117,9 +119,8 @@ class Subscriber:
     async def _hear(self) -> None:
         """The life of one pub/sub connection."""
         keys = await self._layout()
-        channels = Channels(self._client, sharded=await self._client.publish_command() == "SPUBLISH")
+        channels = await open_channels(self._client)
         try:
-            await channels.open()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._ask(channels, keys))
                 group.create_task(self._listen(channels))
@@ -129,7 +130,7 @@ class Subscriber:
             self.views.lost()
             await channels.close()
 
-    async def _ask(self, channels: Channels, keys: Keys) -> None:
+    async def _ask(self, channels: Channels | Shards, keys: Keys) -> None:
         """Keep the channels asked for equal to the sessions watched."""
         asked: dict[str, View] = {}
         self._asked = keys
@@ -145,7 +146,7 @@ class Subscriber:
             asked = wanted
             await self.views.changed.wait()
 
-    async def _listen(self, channels: Channels) -> None:
+    async def _listen(self, channels: Channels | Shards) -> None:
         silent = False
         while True:
             heard = await channels.read(self._poll_s)

@@ -9,7 +9,7 @@ import logging
 from typing import Any, NamedTuple
 
 import msgspec
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import AskError, ClusterDownError, RedisError, ResponseError
 
 from todo_projection.wire import Wire, settled
 from todo_write.events import Entry, Keys, Position, Unsound, decode_entry
@@ -21,6 +21,7 @@ READ_MAX = 16
 READ_BYTES = 1024 * 1024  # what a read aims at; it is one event at least
 LOOK_S = 3.0
 RETRY_S = 0.5
+MOVED_S = 0.05
 START = b"0-0"
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,8 @@ class Tails:
         self._client = client
         self._watched: dict[str, bytes] = {}  # by session: the id up to which growth has been told
         self._tails: dict[str, set[Tail]] = {}
-        self._some = asyncio.Event()
+        self._groups: dict[int, asyncio.Event] = {}  # of sessions that one read can watch: set when there are some
+        self._more = asyncio.Event()
 
     async def keys(self) -> Keys:
         """Key names of the namespace."""
@@ -61,11 +63,15 @@ class Tails:
             self._tails.pop(tail.session, None)
             self._watched.pop(tail.session, None)
 
-    def watch(self, session: str, here: bytes) -> None:
+    async def watch(self, session: str, here: bytes) -> None:
         """Tell the clients of this session when its log grows beyond ``here``, unless they are told already."""
+        group = self._group(session, await self.keys())
         if session in self._tails:
             self._watched.setdefault(session, here)
-            self._some.set()
+            if group not in self._groups:
+                self._groups[group] = asyncio.Event()
+                self._more.set()
+            self._groups[group].set()
 
     def rewind(self, session: str) -> None:
         """The log is not what it was: watch it from where its clients stand next."""
@@ -73,15 +79,38 @@ class Tails:
 
     async def run(self) -> None:
         """Watch for ever; while the server is away, try on: the clients' own reads say so."""
+        begun: set[int] = set()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._more.clear()
+                for group in self._groups.keys() - begun:
+                    begun.add(group)
+                    tasks.create_task(self._watch(group))
+                await self._more.wait()
+
+    def _group(self, session: str, keys: Keys) -> int:
+        """On a cluster the session's partition: one command can't read logs of several."""
+        return 0 if self._client.nodes is None else keys.partition(session)
+
+    async def _watched_in(self, group: int) -> dict[str, bytes]:
+        keys = await self.keys()
+        return {session: here for session, here in self._watched.items() if self._group(session, keys) == group}
+
+    async def _watch(self, group: int) -> None:
         while True:
-            redis = self._client.open_blocking((BLOCK_MS + SLACK_MS) / 1000)
+            redis: Any = None
             try:
+                redis = await self._client.open_blocking((BLOCK_MS + SLACK_MS) / 1000, (await self.keys()).feed(group))
                 while True:
-                    await self._round(redis)
+                    await self._round(redis, group)
+            except (AskError, ClusterDownError) as error:
+                logger.info("following logs: %s", error)
+                await asyncio.sleep(MOVED_S)
             except ResponseError as error:  # a key of another type, among others: whose it is, its client finds out
                 logger.warning("following logs: %s", error)
-                self._wake(*self._watched)
-                self._watched.clear()
+                for session in await self._watched_in(group):
+                    self._wake(session)
+                    self._watched.pop(session, None)
                 await asyncio.sleep(RETRY_S)
             except (RedisError, OSError) as error:
                 logger.warning(
@@ -89,15 +118,18 @@ class Tails:
                 )
                 await asyncio.sleep(RETRY_S)
             finally:
-                await redis.aclose()
+                if redis is not None:
+                    self._client.doubt(redis)
+                    await redis.aclose()
 
-    async def _round(self, redis: Any) -> None:
-        if not self._watched:
-            self._some.clear()
-            await self._some.wait()
-        keys = await self.keys()
-        logs = {keys.log(session).encode(): session for session in self._watched}
-        starts = [self._watched[session] for session in logs.values()]
+    async def _round(self, redis: Any, group: int) -> None:
+        self._groups[group].clear()
+        keys, watched = await self.keys(), await self._watched_in(group)
+        if not watched:
+            await self._groups[group].wait()
+            return
+        logs = {keys.log(session).encode(): session for session in watched}
+        starts = list(watched.values())
         grown = await redis.execute_command("XREAD", "COUNT", READ_MAX, "BLOCK", BLOCK_MS, "STREAMS", *logs, *starts)
         for log, entries in grown or ():
             session = logs[log]
@@ -129,7 +161,7 @@ class Tail:
             found = await self._look()
             if found:
                 return found
-            self._tails.watch(self.session, self._here)
+            await self._tails.watch(self.session, self._here)
             try:
                 async with asyncio.timeout(LOOK_S):
                     await self.grown.wait()

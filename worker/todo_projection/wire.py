@@ -13,6 +13,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from todo_write.log import open_pool
+
 CONNECT_TIMEOUT_S = 3.0
 COMMAND_TIMEOUT_S = 10.0
 BLOCK_SLACK_S = 3.0
@@ -45,14 +47,16 @@ class Wire:
     A silent repeat would run a script twice; who may repeat is decided where the outcome is known. Raises redis errors.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
-        pool = ConnectionPool.from_url(
+    def __init__(self, url: str, *, timeout_s: float = COMMAND_TIMEOUT_S, connections_max: int | None = None) -> None:
+        pool = open_pool(
+            ConnectionPool,
             url,
             protocol=2,
             retry=Retry(NoBackoff(), 0),
             socket_timeout=None,  # one deadline an exchange instead: redis-py arms a timer for each single reply
             socket_connect_timeout=CONNECT_TIMEOUT_S,
             socket_keepalive=True,
+            max_connections=connections_max,
         )
         pool.connection_class = type("WireConnection", (PackedConnection, pool.connection_class), {})
         self._pool: Any = pool  # Any: redis-py types its connections in part only
@@ -72,6 +76,13 @@ class Wire:
                 return await self._exchange(commands)
         except TimeoutError as error:
             raise RedisTimeoutError(f"no answer to {commands[0][0]} within {self._timeout_s} s") from error
+
+    async def primaries(self) -> "Sequence[Wire]":
+        """A wire to each server that holds keys: where something is to be asked of all of them."""
+        return (self,)
+
+    def forget_reads(self) -> None:
+        """Drop what reads have brought and nobody has taken yet: here there is none."""
 
     async def aclose(self) -> None:
         """Close all connections; harmless when done twice."""

@@ -18,6 +18,7 @@ from todo_projection.beats import (
     server_time,
     worker_name,
 )
+from todo_projection.cluster import open_wire
 from todo_projection.feed import Batch, Feeds
 from todo_projection.killers import set_apart
 from todo_projection.mandate import read_mandate
@@ -30,7 +31,7 @@ from todo_projection.span import Pointer
 from todo_projection.steps import steps
 from todo_projection.tally import Tally
 from todo_projection.unit import Unit
-from todo_projection.wire import BLOCK_SLACK_S, Wire
+from todo_projection.wire import BLOCK_SLACK_S
 from todo_write.events import Keys
 from todo_write.log import connect
 
@@ -67,8 +68,8 @@ class Worker:
         self._settings = settings
         self._units = units
         self._client = connect(settings.redis_url, namespace=settings.namespace, partitions=settings.partitions)
-        self._commands = Wire(settings.redis_url)
-        self._reads = Wire(settings.redis_url, timeout_s=settings.block_ms / 1000 + BLOCK_SLACK_S)
+        self._commands = open_wire(settings.redis_url)
+        self._reads = open_wire(settings.redis_url, timeout_s=settings.block_ms / 1000 + BLOCK_SLACK_S)
         self._stop = asyncio.Event()
         self._parts: Parts | None = None
         self._assembled = asyncio.Event()
@@ -276,9 +277,11 @@ class Worker:
 
     async def _leave(self) -> None:
         """Take beat and empty consumers away, as far as the server lets us, and close the connections."""
-        with suppress(*Unavailable):
+        with suppress(*Unavailable, Outdated):
             if self._parts is not None:
                 async with asyncio.timeout(LEAVE_S):
+                    await self._reads.aclose()
+                    await self._project(self._parts, await self._parts.feeds.own_pending())  # of reads left waiting
                     await self._parts.beats.withdraw()
                     await self._parts.feeds.retire(await read_beats(self._commands, self._parts.keys))
         for wire in (self._commands, self._reads, self._client):

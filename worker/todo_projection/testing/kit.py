@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from todo_projection.cluster import open_wire
 from todo_projection.frames import encode
 from todo_projection.rows import read_baseline
 from todo_projection.settings import Settings
@@ -78,7 +79,7 @@ async def open_kit(redis_url: str, units: Iterable[Unit] | None = None) -> Async
     """
     mounted = mounted_units() if units is None else check_units(units)
     settings = Settings.from_env({}, redis_url=redis_url, namespace=f"test-{secrets.token_hex(8)}", block_ms=BLOCK_MS)
-    worker, wire = Worker(settings, mounted), Wire(settings.redis_url)
+    worker, wire = Worker(settings, mounted), open_wire(settings.redis_url)
     async with connect(settings) as client:
         working = asyncio.create_task(worker.run())
         try:
@@ -87,17 +88,17 @@ async def open_kit(redis_url: str, units: Iterable[Unit] | None = None) -> Async
         finally:
             worker.stop()
             await asyncio.wait({working})
+            await _empty(wire, settings.namespace)
             await wire.aclose()
-            await _empty(client)
         working.result()
 
 
-async def _empty(client: Client) -> None:
+async def _empty(wire: Wire, namespace: str) -> None:
     """Delete all that stands in the namespace."""
-    cursor = b"0"
-    while True:
-        cursor, names = await client.ask("SCAN", cursor, "MATCH", f"{client.settings.namespace}:*", "COUNT", SCAN_COUNT)
-        if names:
-            await client.ask("UNLINK", *names)
-        if cursor == b"0":
-            return
+    for primary in await wire.primaries():
+        cursor = b"0"
+        while True:
+            cursor, names = await primary.command("SCAN", cursor, "MATCH", f"{namespace}:*", "COUNT", SCAN_COUNT)
+            await wire.pipeline([("UNLINK", name) for name in names])
+            if cursor == b"0":
+                break
