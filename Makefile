@@ -6,7 +6,7 @@ READY := .venv/.ready
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench chaos mutants fmt lock env
+.PHONY: help up test check bench chaos mutants fmt lock env fuzz audit
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
@@ -38,6 +38,13 @@ chaos: $(READY) ## Processes that die, servers that fail, and what is lost; SEED
 
 mutants: $(READY) ## Lines broken on purpose, and the tests that must notice; ARGS="--only etag -j 4" are passed on
 	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
+
+fuzz: EXAMPLES ?= 5000
+fuzz: $(READY) ## Hostile input to every decoder, other examples each time; EXAMPLES=5000 each, and how many were tried
+	TODO_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/test_fuzz.py --timeout 3600 --hypothesis-show-statistics -q $(ARGS)
+
+audit: $(READY) ## Known holes in the locked dependencies (needs uv, and the internet)
+	uvx pip-audit --require-hashes --disable-pip -r requirements.lock
 
 fmt: $(READY) ## Format, and mend what the linter can mend
 	$(BIN)/ruff format
