@@ -1,7 +1,9 @@
 """The access rights of each role: enough for its work, told where missing, granted by what the doctor prints."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from todo_projection.subscriber import Frame, Snapshot, subscribe
 from todo_write.events import Keys
 from todo_write.log import Client, SessionLog, connect
 
+RULES = Path(__file__).parents[1] / "deploy" / "users.acl"
 TODOS = {"todos": [{"content": "build", "status": "in_progress"}]}
 
 
@@ -122,3 +125,11 @@ async def test_the_rights_of_an_operator_are_enough_for_each_command(
         done = await operator(url_of(server, user), namespace)(*arguments)
     assert done.code == 0, done.err
     assert await denials(redis, user) == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_the_rules_that_are_shipped_give_each_role_its_rights(own_server: Server, redis: Any, role: Role) -> None:
+    rules = re.search(rf"^user todo-{role} on #\w+ (.+)$", RULES.read_text(), re.MULTILINE)
+    assert rules
+    await redis.execute_command("ACL", "SETUSER", f"todo-{role}", "on", *re.findall(r"\([^)]*\)|\S+", rules[1]))
+    assert "rights" not in await Patient(own_server.url, "todo", redis).findings(user=f"todo-{role}", role=role)

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -53,7 +54,7 @@ def run(
 def _outcomes(copy: Path, mutants: Sequence[Mutant], jobs: int) -> Iterator[Outcome]:
     console = Console(stderr=True)
     with ThreadPoolExecutor(jobs) as pool:
-        outcomes = pool.map(lambda one: outcome(one, copy), mutants)
+        outcomes = pool.map(partial(outcome, root=copy), mutants)
         yield from track(
             outcomes, "mutants", total=len(mutants), console=console, disable=not console.is_terminal, transient=True
         )

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -39,7 +39,7 @@ class NotGreen(RuntimeError):
 
 
 @contextmanager
-def copied(root: Path = ROOT) -> Iterator[Path]:
+def copied(root: Path = ROOT) -> Generator[Path]:
     """A copy of the tree, for as long as the block runs."""
     with tempfile.TemporaryDirectory(prefix="todo-mutant-") as folder:
         copy = Path(folder)
