@@ -100,7 +100,8 @@ async def test_the_canary_is_in_no_list_and_no_index(
 
 async def test_its_log_begins_anew_before_it_grows(client: Client) -> None:
     log = SessionLog(client, CANARY)
-    await log.append_all([(TODO_WRITE, {"todos": []})] * EVENTS_MAX)
+    nothing: dict[str, list[str]] = {"todos": []}
+    await log.append_all([(TODO_WRITE, nothing)] * EVENTS_MAX)
     assert (await sing(client)).seq == 0
     assert (await sing(client)).seq == 1
 

@@ -22,10 +22,10 @@ def start_journal(
 
     ``secrets`` are URLs, of which passwords are never told, or words which are not.
     """
-    stream = stream or sys.stderr
-    to_people = handler is not None or stream.isatty()
+    out = sys.stderr if stream is None else stream
+    to_people = handler is not None or out.isatty()
     colourful = handler is None and to_people and not os.environ.get("NO_COLOR")
-    handler = handler or logging.StreamHandler(stream)
+    handler = handler or logging.StreamHandler(out)
     handler.setFormatter(_formatter(_hidden(secrets), to_people=to_people, colourful=colourful))
     root = logging.getLogger()
     for before in list(root.handlers):

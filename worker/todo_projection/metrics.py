@@ -5,8 +5,9 @@ No label names a session or a worker: both come and go, and each would be a seri
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from prometheus_client import CONTENT_TYPE_LATEST, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -28,7 +29,8 @@ Source = TypeVar("Source")
 Reading = float | Mapping[str, float] | Histogram | None
 
 
-class Figure(NamedTuple, Generic[Source]):
+@dataclass(frozen=True)
+class Figure(Generic[Source]):
     """One metric: how it is called, what it says, and how it is read; a ``label`` where it is read as a mapping.
 
     One that is read as None is left out: it is not known.

@@ -126,7 +126,7 @@ def _server(host: str, port: int, paths: Mapping[str, Callable[[], Answer]]) -> 
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             """Nothing: a scrape is no news."""
 
     class Server(ThreadingMixIn, TCPServer):  # http.server's own looks its host up in DNS
@@ -136,7 +136,7 @@ def _server(host: str, port: int, paths: Mapping[str, Callable[[], Answer]]) -> 
         block_on_close = False
         request_queue_size = 64
 
-        def handle_error(self, *_: object) -> None:
+        def handle_error(self, request: object, client_address: object) -> None:
             """Nothing: a client that went away is no news either."""
 
     return Server((host, port), Handler)
