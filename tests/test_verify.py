@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from eventually import eventually
+from projecting import working
 from repairs import MOUNTED, POISON, TALK, TURN, Interrupted, Tally, Yard, write
 from todo_projection.board import board
 from todo_projection.look import Repair, point_again
-from todo_projection.unit import Unit
+from todo_projection.unit import Unit, mounted_units
 from todo_projection.verify import Verifier
 from todo_projection.wire import Wire
+from todo_write.canary import sing
+from todo_write.events import CANARY
+from todo_write.log import Client
 from todo_write.unit import todos
 
 
@@ -42,6 +47,15 @@ async def test_what_workers_made_is_sound_and_nothing_is_written(yard: Yard) -> 
     finding = await yard.verify()
     assert (finding.sound, finding.differences, finding.repair) == (True, {}, None)
     assert (await yard.row(), await yard.pointed()) == (before, 0)
+
+
+async def test_the_canary_is_sound_without_a_place_on_any_board(client: Client, redis_url: str, wire: Wire) -> None:
+    await sing(client)
+    keys = await client.keys()
+    async with working(redis_url, keys.namespace):
+        await eventually(lambda: wire.command("EXISTS", keys.row(CANARY)))
+    found = [finding async for finding in Verifier(wire, keys, mounted_units()).verify([CANARY])]
+    assert [(finding.sound, finding.differences) for finding in found] == [(True, {})]
 
 
 @pytest.mark.parametrize(
