@@ -121,9 +121,8 @@ async def test_a_place_is_found_by_its_time(
 ) -> None:
     times = [1000, 2000, 2000, 3000, 5000, 8000]
     log = SessionLog(client, "s1")
-    for n, _ in enumerate(times):
-        position = await log.append("todo/write", plan(f"{n}"))
-    await projected(redis, await client.keys(), "s1", position)
+    positions = [await log.append("todo/write", plan(f"{n}")) for n in range(len(times))]
+    await projected(redis, await client.keys(), "s1", positions[-1])
     stored = await retimed(redis, (await client.keys()).log("s1"), times)
     assert stored == times
     for time_ms, seq in {1000: 0, 1999: 0, 2000: 2, 4999: 3, 5000: 4, 7999: 4, 8000: 5, 9**15: 5}.items():

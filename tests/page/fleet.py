@@ -19,7 +19,7 @@ class People(NamedTuple):
 
     busy: str
     stuck: str
-    child: str
+    lead: str
 
 
 def plan(title: str, done: int, working: int, *steps: str) -> tuple[str, list[dict[str, str]]]:
@@ -109,7 +109,7 @@ async def populate(stage: Stage) -> People:
         position = (await SessionLog(stage.client, session).append_all(events))[-1]
         await stage.projected(session, position.seq)
         await stage.client.redis.zadd(keys.recent(keys.partition(session)), {session: now - silent * MINUTE_MS})
-    return People("api-limits", "billing", "billing/tester")
+    return People("api-limits", "billing", "search")
 
 
 def count(todos: list[dict[str, str]], status: str) -> int:

@@ -15,7 +15,7 @@ export class BoardRow {
   #link = element("a", { class: "name" });
   #name = element("bdi");
   #tag = element("bdi", { class: "tag" });
-  #mark = element("span", { class: "mark", hidden: true }, "stale");
+  #mark = element("span", { class: "doubt", hidden: true }, "stale");
   #state = element("b");
   #why = element("span", { class: "why" });
   #now = element("bdi");

@@ -40,7 +40,7 @@ export class Heading {
       setForeign(this.#parent, board.parent, 80);
       this.#parent.href = ofSession(board.parent);
     }
-    setHidden(this.#chip, entry === null);
+    setHidden(this.#chip, entry === null || past !== null); // it speaks of now
     if (entry) this.#tell(entry, now);
     setHidden(this.#past, past === null);
     setAttribute(document.documentElement, "data-past", past !== null);

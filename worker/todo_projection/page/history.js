@@ -15,19 +15,17 @@ export class History {
   #slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Place in the log" });
   #where = element("output", { class: "where" });
   #problem = element("p", { class: "problem", role: "alert", hidden: true });
-  #back = element("a", { class: "button live", hidden: true }, "Back to live");
   #settling = 0;
   #dragged = null; // a place that is not there yet
 
   constructor(session, clock) {
     Object.assign(this, { session, clock });
-    this.#back.href = ofSession(session);
     const ago = AGO.map(([ms, name]) => {
       const button = element("button", { type: "button", class: "button" }, name);
       button.addEventListener("click", () => this.#goBack(ms));
       return button;
     });
-    this.node = element("section", { class: "card history", "aria-label": "History" }, element("h2", {}, "History"), this.#slider, this.#where, element("div", { class: "ways" }, ...ago, this.#back), this.#problem);
+    this.node = element("section", { class: "card history", "aria-label": "History" }, element("h2", {}, "History"), this.#slider, this.#where, element("div", { class: "ways" }, ...ago), this.#problem);
     this.#slider.addEventListener("input", () => this.#drag());
     this.#slider.addEventListener("change", () => this.#drag());
   }
@@ -39,7 +37,6 @@ export class History {
     this.#slider.disabled = last < 1;
     if (this.#dragged !== null && this.#dragged === (at ?? max)) this.#dragged = null;
     if (this.#dragged === null && Number(this.#slider.value) !== (at ?? max)) this.#slider.value = at ?? max;
-    setHidden(this.#back, at === null);
     if (this.#dragged !== null) return;
     const when = time ? ` · ${timeOfDay(time, this.clock.now())} · ${span(this.clock.now() - time)} ago` : "";
     setText(this.#where, last < 0 ? "no event yet" : at === null ? `live · event ${last}${when}` : `event ${at} of ${last}${when}`);
