@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -215,7 +215,8 @@ async def test_a_foreign_name_that_leads_to_this_machine_is_refused(redis_url: s
 
 async def test_no_answer_lets_other_pages_read_or_frame_it(guarded: Guarded) -> None:
     for path in ("/api/sessions", f"/api/sessions/{A}", "/nope", "/livez", "/api/login", "/api/stream?session=x"):
-        for token in ({}, bearer("mine")):
+        tokens: list[Mapping[str, str]] = [{}, bearer("mine")]
+        for token in tokens:
             headers = (await guarded.http.get(path, {**token, "origin": "https://evil.example"}, method="HEAD")).headers
             assert "access-control-allow-origin" not in headers, path
             assert "default-src 'none'" in headers["content-security-policy"]

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import redis
 from redis.asyncio import Redis
+from redis.exceptions import AuthenticationError, ResponseError
+from redis.exceptions import ConnectionError as NoConnection
 
 from command import Command, Done
 from eventually import eventually
@@ -159,7 +161,7 @@ def test_an_agent_s_user_can_t_reach_beyond_its_logs(cast: Cast) -> None:
     with cast.server.connect() as admin:
         admin.execute_command("AUTH", f"{cast.namespace}-agent", PASSWORD)
         for command in FORBIDDEN:
-            with pytest.raises(redis.exceptions.ResponseError, match=r"(?i)permissions|can.t (access|run)|ACL"):
+            with pytest.raises(ResponseError, match=r"(?i)permissions|can.t (access|run)|ACL"):
                 admin.execute_command(*(names.get(word, word) for word in command))
 
 
@@ -181,7 +183,7 @@ def test_a_server_takes_the_file_once_its_hashes_are_in_and_not_before(tmp_path:
             with redis.Redis(port=port, username="admin", password=PASSWORD) as admin:
                 _wait(admin)
                 names = {user.split()[1] for user in admin.acl_list()}
-            with redis.Redis(port=port) as nobody, pytest.raises(redis.exceptions.AuthenticationError):
+            with redis.Redis(port=port) as nobody, pytest.raises(AuthenticationError):
                 nobody.ping()
         finally:
             server.kill()
@@ -191,7 +193,7 @@ def test_a_server_takes_the_file_once_its_hashes_are_in_and_not_before(tmp_path:
 def _wait(client: Any) -> None:
     until = time.monotonic() + 20
     while time.monotonic() < until:
-        with contextlib.suppress(redis.exceptions.ConnectionError):
+        with contextlib.suppress(NoConnection):
             if client.ping():
                 return
         time.sleep(0.02)

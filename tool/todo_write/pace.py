@@ -21,6 +21,10 @@ class Pace:
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is in it, and when it was looked at
 
+    def __len__(self) -> int:
+        """How many keys are remembered."""
+        return len(self._buckets)
+
     def wait_s(self, key: str, count: int = 1) -> float:
         """Take ``count`` from the key's bucket and return 0, or nothing and the seconds until there is room for it.
 
