@@ -106,7 +106,13 @@ class Service:
     def fail_over(self) -> None:
         """Have the sentinels promote a replica, and wait until all of them name it."""
         before = self.primary
-        wait(lambda: ask(self.sentinels[0], "SENTINEL", "FAILOVER", SERVICE), "no replica to promote")
+
+        def begun() -> bool:
+            _, port = ask(self.sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+            # One that found no replica fit to promote gives up; one under way refuses a second.
+            return int(port) != before.port or not ask(self.sentinels[0], "SENTINEL", "FAILOVER", SERVICE)
+
+        wait(begun, "no replica is promoted")
         self.wait_until_led_by_other(before)
 
     def wait_until_led_by_other(self, before: Server) -> None:

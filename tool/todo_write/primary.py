@@ -137,10 +137,10 @@ class _PrimaryPool:
                 raise
         return connection
 
-    async def aclose(self) -> None:
+    async def disconnect(self, inuse_connections: bool = True) -> None:
         pool: Any = super()
-        await pool.aclose()
-        await self.primary.aclose()
+        await pool.disconnect(inuse_connections)
+        await self.primary.aclose()  # they are made again when they are needed
 
 
 class _PrimaryConnection:

@@ -22,7 +22,11 @@ async def open_channels(client: Client) -> "Channels | Shards":
         shards.open()
         return shards
     channels = Channels(client.open_pool(None, 1), sharded=await client.publish_command() == "SPUBLISH")
-    await channels.open()
+    try:
+        await channels.open()
+    except BaseException:
+        await channels.close()  # sentinels may have been asked by then
+        raise
     return channels
 
 
