@@ -79,13 +79,13 @@ class Fence:
         """One call of the script; its words."""
         top = highest or max((entry for write in writes for entry in write.entries), key=_feed_order)
         keys = [self.feed, self.recent, self.working, self.stale, *(self.keys.row(write.session) for write in writes)]
-        args = [GROUP, publish, top.id, top.session, top.position, top.op]
+        args = [GROUP, publish, self.keys.channel(""), top.id, top.session, top.position, top.op]
         for write in writes:
-            args += [write.session, self.keys.channel(write.session), write.etag]
-            args += [write.recent, write.working, write.mark, str(len(write.set))]
+            args += [write.session, write.etag, write.recent, write.working, write.mark]
+            args += map(str, map(len, (write.set, write.remove, write.frames, write.entries)))
             args += [text for pair in write.set.items() for text in pair]
-            args += [str(len(write.remove)), *write.remove, str(len(write.frames)), *write.frames]
-            args += [str(len(write.entries)), *(entry.id for entry in write.entries)]
+            args += [*write.remove, *write.frames]
+        args += [entry.id for write in writes for entry in write.entries]
         reply = await (by or self.redis).eval(SCRIPT, len(keys), *keys, *args)
         return [word.decode() for word in reply]
 

@@ -141,6 +141,25 @@ async def test_conflict_when_the_row_is_not_the_one_that_was_read(
     await channel.aclose()
 
 
+async def test_a_row_that_must_be_new_is_written_only_where_no_key_is(fence: Fence, delivered: list[Entry]) -> None:
+    await fence.redis.hset(fence.keys.row("a"), "what", "ever")
+    writes = Write("a", delivered[:2], "*", row_of("e1")), Write("b", delivered[2:], "*", row_of("e2"))
+    assert await fence.commit(*writes) == ["conflict", "ok"]
+    assert (await fence.row("a"), await fence.row("b")) == ({"what": "ever"}, row_of("e2"))
+    assert await fence.pending() == [entry.id for entry in delivered[:2]]
+
+
+async def test_what_one_session_can_not_have_in_an_index_holds_up_no_other(
+    fence: Fence, delivered: list[Entry]
+) -> None:
+    odd = Write("a", delivered[:2], "", row_of("e1"), working="no number")
+    words = await fence.commit(odd, Write("b", delivered[2:], "", row_of("e2"), working="5", recent="7"))
+    assert (words[0].partition(" ")[0], words[1]) == ("broken", "ok")
+    assert (await fence.row("a"), await fence.row("b")) == ({}, row_of("e2"))
+    assert await fence.redis.zrange(fence.working, 0, -1) == [b"b"]
+    assert await fence.pending() == [entry.id for entry in delivered[:2]]
+
+
 async def test_an_old_pointer_is_not_acknowledged_over_a_row_that_went_back(
     fence: Fence, delivered: list[Entry]
 ) -> None:

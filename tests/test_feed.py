@@ -31,8 +31,8 @@ class Ground:
         self._wires = (reads, commands)
         self.sessions = [self._session(partition) for partition in (0, 1)]
 
-    def feeds(self, consumer: str) -> Feeds:
-        return Feeds(*self._wires, self.keys, consumer)
+    def feeds(self, consumer: str, *, lanes: int = 1) -> Feeds:
+        return Feeds(*self._wires, self.keys, consumer, lanes=lanes)
 
     async def point(self, partition: int, count: int = 1) -> list[bytes]:
         """New pointers; their ids."""
@@ -109,6 +109,18 @@ async def test_a_feed_that_seemed_behind_is_not_waited_for(ground: Ground) -> No
     feeds = ground.feeds("w")
     assert len((await drain(feeds, 4))[0]) == 4
     assert await asyncio.wait_for(feeds.read(count_max=4, block_ms=60_000), 5) == {}
+
+
+async def test_a_read_of_some_partitions_leaves_the_others_alone(ground: Ground) -> None:
+    first, second = await ground.point(0, 9), await ground.point(1)
+    feeds = ground.feeds("w", lanes=2)
+    assert ids(await feeds.read(count_max=4, block_ms=1, lane=1, partitions=[0])) == {
+        0: first[:4]
+    }  # behind from now on
+    assert await feeds.firsts([0, 1]) == {0: first[0], 1: second[0]}
+    assert ids(await feeds.read(count_max=4, block_ms=1, lane=1, partitions=[1])) == {1: second}
+    assert ids(await feeds.read_at_once([0, 1], count_max=9)) == {0: first[4:]}
+    assert await feeds.read_at_once([0, 1], count_max=9) == {}
 
 
 async def test_own_pending_looked_at_ten_times_is_no_delivery_and_no_activity(ground: Ground) -> None:

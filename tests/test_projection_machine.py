@@ -90,10 +90,10 @@ class Hand:
         """Whether it is in the middle of a step."""
         return self._task is not None
 
-    async def begin(self, batches: Batches) -> None:
+    async def begin(self, batches: Batches, *, unseen: bool = False) -> None:
         """Take up a batch; it stops before its first round trip."""
         if batches:
-            self._task = asyncio.create_task(self.projector.project(batches))
+            self._task = asyncio.create_task(self.projector.project(batches, unseen=unseen))
             await self._until_it_stops()
 
     async def go_on(self) -> None:
@@ -240,7 +240,7 @@ class Machine(RuleBasedStateMachine):
 
     async def _read(self, hand: Hand, count: int) -> None:
         if await self._unread():  # else it would wait
-            await hand.begin(await hand.feeds.read(count_max=count, block_ms=1))
+            await hand.begin(await hand.feeds.read(count_max=count, block_ms=1), unseen=True)
 
     async def _unread(self) -> bool:
         feed = self.shop.keys.feed(0)

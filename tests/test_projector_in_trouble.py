@@ -1,7 +1,7 @@
 """The projector before logs that can't be folded, rows that can't be read, other versions and poison."""
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Container, Iterable
 from typing import Any
 
 import pytest
@@ -193,8 +193,8 @@ async def test_a_row_whose_key_is_freed_under_the_commit_is_not_passed_over(shop
     class Freed(Rows):
         """The key is freed between the read and the commit."""
 
-        async def load(self, sessions: Iterable[str]) -> dict[str, Row]:
-            found = await super().load(sessions)
+        async def load(self, sessions: Iterable[str], *, new: Container[str] = ()) -> dict[str, Row]:
+            found = await super().load(sessions, new=new)
             await shop.redis.delete(shop.keys.row("s"))
             return found
 

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -234,9 +235,9 @@ async def test_a_session_that_changes_under_every_try_is_waited_for_loudly(
     await client.keys()
     load, left = Rows.load, 15
 
-    async def load_and_meddle(self: Rows, sessions: Iterable[str]) -> dict[str, Row]:
+    async def load_and_meddle(self: Rows, sessions: Iterable[str], **options: Any) -> dict[str, Row]:
         nonlocal left
-        found = await load(self, sessions)
+        found = await load(self, sessions, **options)
         left -= 1
         if left > 0:
             await field.redis.hset(field.keys.row("s"), "etag", f"other{left}")

@@ -17,6 +17,8 @@ from rich.console import Console
 from bench.backlog import load_logs, load_stream
 from bench.check import Truth, Undone, check_plans, check_rows
 from bench.contenders import CONTENDERS, OURS, Contender
+from bench.fleet import Drained, drain
+from bench.fleet import show as show_fleets
 from bench.hook import show_waits
 from bench.host import describe, own_server
 from bench.measure import Job, Measurement
@@ -89,6 +91,7 @@ async def _bench(
     skipped: dict[str, str],
     *,
     waits: bool,
+    workers: Sequence[int] = (),
 ) -> Result:
     started = datetime.now(UTC).isoformat(timespec="seconds")
     async with own_server(image) as url:
@@ -105,9 +108,23 @@ async def _bench(
                 # In a thread: this loop keeps the server's life.
                 cases.append(await asyncio.to_thread(run.case, mix, count, events, rounds))
                 show(console, cases[-1])
+        fleets = await asyncio.to_thread(_drain_by_fleets, url, mixes[0], sessions[0], events, workers)
         if waits:
             await asyncio.to_thread(show_waits, console, url)
-    return Result(started, machine, cases, {title(case): figures_of(case) for case in cases}, skipped)
+    return Result(started, machine, cases, {title(case): figures_of(case) for case in cases}, skipped, fleets)
+
+
+def _drain_by_fleets(url: str, mix: Mix, sessions: int, events: int, workers: Sequence[int]) -> list[Drained]:
+    """With and without affinity, which one alone has no use of."""
+    drained: list[Drained] = []
+    with redis.Redis.from_url(url, socket_timeout=60) as client:
+        for count in workers:
+            for affinity in (True, False)[: 1 if count == 1 else 2]:
+                with console.status(f"{count} workers, {'with' if affinity else 'without'} affinity"):
+                    drained.append(drain(client, url, mix, sessions, events, count, affinity=affinity))
+    if drained:
+        show_fleets(console, drained)
+    return drained
 
 
 async def _profile(mix: Mix, sessions: int, events: int, image: str, path: Path) -> None:
@@ -132,7 +149,14 @@ def main(
         Path | None, typer.Option(help="Profile one drain by the worker into this file instead.")
     ] = None,
     *,
+    workers: Annotated[
+        list[int] | None,
+        typer.Option(help="So many workers on one backlog too, with and without affinity; repeatable."),
+    ] = None,
     quick: Annotated[bool, typer.Option(help="Real mix, 1 000 sessions, 50 000 events, 3 rounds.")] = False,
+    suite: Annotated[
+        bool, typer.Option(help="Every figure the README has of throughput: all of these, and 1, 2 and 4 workers.")
+    ] = False,
 ) -> None:
     """Drain prepared backlogs with a todo-projection worker and with its peers, in turn, on a server of its own.
 
@@ -140,6 +164,8 @@ def main(
     """
     if quick:
         mix, sessions, events, rounds = mix or ["real"], sessions or [1000], min(events, 50_000), min(rounds, 3)
+    if suite:
+        mix, sessions, workers = mix or ["real", "heavy"], sessions or [1000, 60_000], workers or [1, 2, 4]
     chosen, skipped = _take_part(only)
     unknown = set(mix or ()) - set(MIXES)
     if unknown:
@@ -153,7 +179,9 @@ def main(
     for name, why in skipped.items():
         console.print(f"  {name:<17} [yellow]skipped: {why}[/]", highlight=False)
     try:
-        result = asyncio.run(_bench(mixes, counts, events, rounds, image, chosen, skipped, waits=not only))
+        result = asyncio.run(
+            _bench(mixes, counts, events, rounds, image, chosen, skipped, waits=not only, workers=workers or ())
+        )
     except Undone as undone:
         console.print(f"[red]failed:[/] {undone}", highlight=False)
         raise typer.Exit(1) from undone

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import redis
@@ -48,7 +48,10 @@ async def measured(job: Job, drain: Callable[[], Awaitable[None]]) -> Measuremen
     return Measurement(job.events, wall_s, cpu_s, _redis_cpu_s(job.url) - before)
 
 
-def run(work: Coroutine[Any, Any, Measurement]) -> Measurement:
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
     """Run in a loop of uvloop where that is installed: every contender the same."""
     if sys.platform != "win32" and find_spec("uvloop"):
         import uvloop  # noqa: PLC0415 - not there on every machine

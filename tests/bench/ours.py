@@ -17,8 +17,8 @@ class Drain(Worker):
         super().__init__(settings, mounted_units())
         self._left = events
 
-    async def _project(self, parts: Any, batches: Mapping[int, Sequence[Pointer]]) -> int:
-        committed = await super()._project(parts, batches)
+    async def _project(self, parts: Any, batches: Mapping[int, Sequence[Pointer]], *, unseen: bool = False) -> int:
+        committed = await super()._project(parts, batches, unseen=unseen)
         self._left -= committed
         if self._left <= 0:
             self.stop()

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.contenders import CONTENDERS, OURS
+from bench.fleet import Drained
 from bench.host import Machine
 from bench.measure import Measurement
 
@@ -41,6 +42,7 @@ class Result(msgspec.Struct, frozen=True):
     cases: list[Case]
     figures: dict[str, list[Figures]]
     skipped: dict[str, str]
+    fleets: list[Drained]
 
 
 def figures_of(case: Case) -> list[Figures]:

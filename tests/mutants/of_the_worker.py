@@ -14,13 +14,13 @@ XCLAIMS = """
 COMMIT_MUTANTS = [
     mutant(
         *("no compare of the etag", 6, COMMIT),
-        "if (stored[1] or '') ~= ARGV[at + ETAG] then return 'conflict' end",
+        "if (stored[1] or '') ~= etag then return 'conflict' end",
         "",
         COMMITS + "test_conflict_when_the_row_is_not_the_one_that_was_read",
     ),
     mutant(
         *("no look for the pointer", 6, COMMIT),
-        "if not pointer_stands(ARGV[3], ARGV[4], ARGV[5], ARGV[6]) then return { 'rewound' } end",
+        "if not pointer_stands(ARGV[4], ARGV[5], ARGV[6], ARGV[7]) then return { 'rewound' } end",
         "",
         COMMITS + "test_rewound_when_the_highest_pointer_is_gone",
     ),
@@ -32,20 +32,20 @@ COMMIT_MUTANTS = [
     ),
     mutant(
         *("nothing is acknowledged", 7, COMMIT),
-        "redis.call('XACK', feed, group, unpack(done, from,",
-        "redis.call('ECHO', table.concat(done, ',', from,",
+        "if last_done >= first_done then in_chunks(",
+        "if false then in_chunks(",
         COMMITS + "test_ok_writes_row_and_indexes_publishes_and_acknowledges",
     ),
     mutant(
         *("acknowledged in spite of a conflict", 7, COMMIT),
-        "~= ARGV[at + ETAG] then return 'conflict' end",
-        "~= ARGV[at + ETAG] then acknowledge(ids) return 'conflict' end",
+        "~= etag then return 'conflict' end",
+        "~= etag then acknowledge(n) return 'conflict' end",
         COMMITS + "test_conflict_when_the_row_is_not_the_one_that_was_read",
     ),
     mutant(
         *("old pointers acknowledged unseen", 7, COMMIT),
-        "if (stored[1] or '') ~= ARGV[at + ETAG] then",
-        "if (stored[1] or '') ~= ARGV[at + ETAG] and ARGV[sets] ~= '0' then",
+        "if (stored[1] or '') ~= etag then",
+        "if (stored[1] or '') ~= etag and ARGV[starts[n] + SETS] ~= '0' then",
         COMMITS + "test_an_old_pointer_is_not_acknowledged_over_a_row_that_went_back",
     ),
     mutant(
@@ -57,14 +57,26 @@ COMMIT_MUTANTS = [
     mutant(
         *("trimmed by what was acknowledged last", 8, COMMIT),
         "string.match(field['last-delivered-id'], ",
-        "string.match(ARGV[3], ",
+        "string.match(ARGV[4], ",
         COMMITS + "test_nothing_unread_is_trimmed_after_the_group_was_lost_and_made_again",
     ),
     mutant(
         *("one session breaks the batch", 11, COMMIT),
-        "local fine, word = pcall(commit, KEYS[n], at, sets, removes, frames, ids)",
-        "local fine, word = true, commit(KEYS[n], at, sets, removes, frames, ids)",
+        "local fine, word, is_tombstone = pcall(refusal, n, looked and new)",
+        "local fine, word, is_tombstone = true, refusal(n, looked and new)",
         COMMITS + "test_a_session_that_may_not_be_written_stays_pending_and_its_neighbours_are_committed",
+    ),
+    mutant(
+        *("one index entry breaks the batch", 11, COMMIT),
+        "if not indexed then fine, word = pcall(index, { n }) end",
+        "",
+        COMMITS + "test_what_one_session_can_not_have_in_an_index_holds_up_no_other",
+    ),
+    mutant(
+        *("a row is taken for new unseen", 6, COMMIT),
+        "if new or redis.call('EXISTS', row) == 0 then return nil, false end",
+        "if true then return nil, false end",
+        COMMITS + "test_a_row_that_must_be_new_is_written_only_where_no_key_is",
     ),
     mutant(
         *("types are not checked first", 11, COMMIT),
@@ -80,8 +92,8 @@ COMMIT_MUTANTS = [
     ),
     mutant(
         *("a key that was not given", 20, COMMIT),
-        "local words, at = {}, 7",
-        "redis.call('EXISTS', feed .. 's')\nlocal words, at = {}, 7",
+        "find_changes()\ncommit_all()",
+        "redis.call('EXISTS', feed .. 's')\nfind_changes()\ncommit_all()",
         COMMITS + "test_only_the_declared_keys_and_channels_are_touched",
     ),
 ]

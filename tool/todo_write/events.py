@@ -145,6 +145,9 @@ def sound_todos(event: Event) -> list[Todo]:
 
 def _checked_todos(event: Event) -> list[Todo]:
     todos = event.read(TodoWrite).todos
+    contents = [todo.content for todo in todos]
+    if all(contents) and len(set(contents)) == len(contents) and [*map(trim, contents)] == contents:
+        return todos  # 8 items: 3.4 µs instead of 4.1; below is who is to blame
     seen: set[str] = set()
     for index, todo in enumerate(todos):
         content = todo.content
@@ -184,13 +187,16 @@ def encode_data(type: str, data: Any, *, bytes_max: int | None = None) -> bytes:
     return raw
 
 
-def decode_entry(id: bytes, fields: Sequence[bytes]) -> Entry:
-    """An entry as the server returns it (flat field list) as Entry; raises Unsound for one nobody of ours wrote."""
+def decode_entry(id: bytes, fields: Sequence[bytes], position: Position | None = None) -> Entry:
+    """An entry as the server returns it (flat field list) as Entry; raises Unsound for one nobody of ours wrote.
+
+    ``position`` is given by whoever knows already what the id says.
+    """
     try:
         if fields[::2] != ENTRY_FIELDS:
             raise ValueError(f"its fields are {fields[::2]}, not {ENTRY_FIELDS}")
-        type, time, op, data = fields[1::2]
-        position = Position.parse(id)
+        _, type, _, time, _, op, _, data = fields
+        position = position or Position.parse(id)
         return Entry(position, op.decode(), Event(type.decode(), position.seq, int(time), msgspec.Raw(data)))
     except ValueError as error:
         raise Unsound(f"entry {id.decode('utf-8', 'replace')} is not an event: {error!r}") from None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from todo_projection.fold import Fold
-from todo_projection.row import WRONG_TYPE, Cell, Row
+from todo_projection.row import PRESUMED_NEW, WRONG_TYPE, Cell, Row
 from todo_projection.span import Span
 from todo_projection.unit import Unit
 
@@ -38,9 +38,10 @@ class Advance(NamedTuple):
     need: Need | None = None
 
     @property
-    def only_position(self) -> bool:
-        """Whether nothing of the row changes but its position: no event in between is handled by any unit."""
-        return self.need is not None and self.need.seqs == [] and self.need.after >= 0
+    def reads_nothing(self) -> bool:
+        """Whether the row gets there without a look at the log: no event in between is handled by any unit."""
+        need = self.need
+        return need is not None and need.seqs == [] and (need.after >= 0 or self.row is PRESUMED_NEW)
 
     def refolding(self, key: str) -> "Advance":
         """The same, with one more unit from the start; with all of them where the log has holes."""
@@ -88,7 +89,8 @@ class Mounted:
         """Seqs of the handled events after ``after``; None where the pointers leave out some event, of any type."""
         if not span.whole_after(after):
             return None
-        return sorted(seq for seq, type in span.types.items() if seq > after and type in self.handles)
+        handles = self.handles
+        return sorted([seq for seq, type in span.types.items() if type in handles and seq > after])
 
     def _lacking(self, row: Row) -> frozenset[str]:
         """Mounted units that the stored row lacks or holds in a lower version; raises Outdated for the reverse.

@@ -86,8 +86,8 @@ class Beats:
         call = ([self._keys.workers], [self._name, msgspec.json.encode(beat)])
         settled(await _beat.call_all(self._wire, [call]))
 
-    async def alive(self) -> set[str]:
-        """Names of the workers whose beat is not missing, this one among them.
+    async def alive(self, *, reading: bool = False) -> set[str]:
+        """Names of the workers whose beat is not missing, this one among them; if asked for without who stepped down.
 
         Whoever has missed its own beats was frozen, or the server was, and perhaps the others with it: from its next
         beat on they have as long as ever.
@@ -96,7 +96,8 @@ class Beats:
         if self._at and now - self._at > self._missing_ms:
             return {self._name, *beats}
         since = now - self._missing_ms
-        return {self._name, *(name for name, beat in beats.items() if max(beat.at, self._steady_since) >= since)}
+        heard = (name for name, beat in beats.items() if max(beat.at, self._steady_since) >= since)
+        return {self._name, *(name for name in heard if not reading or beats[name].state == WORKING)}
 
     def signature(self) -> str:
         """This worker and the time there now, ``<epoch ms> <name>``, for what it writes."""

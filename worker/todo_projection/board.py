@@ -97,15 +97,21 @@ class BoardUnit:
 def _written(state: BoardState, event: Event) -> BoardState:
     todos = sound_todos(event)
     before = _started(state)
+    statuses = [todo.status for todo in todos]
     started = {todo.content: before.get(todo.content, event.time) for todo in todos if todo.status == "in_progress"}
     current = min(started, key=started.__getitem__, default=None)  # the first of the list among equals
-    return msgspec.structs.replace(
-        state,
-        done=sum(todo.status == "completed" for todo in todos),
-        total=len(todos),
-        current=current,
-        since=None if current is None else started[current],
-        started=started if len(started) > 1 else msgspec.UNSET,
+    return BoardState(
+        state.title,
+        state.label,
+        state.parent,
+        state.turn,
+        state.open,
+        state.reason,
+        statuses.count("completed"),
+        len(todos),
+        current,
+        None if current is None else started[current],
+        started if len(started) > 1 else msgspec.UNSET,
     )
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from todo_projection.fold import Fold, marked
 from todo_projection.frames import Frame, Mark, Rev, encode
-from todo_projection.row import WRONG_TYPE, Cell, Row, cell_changes, cell_names, encode_versions
+from todo_projection.row import PRESUMED_NEW, WRONG_TYPE, Cell, Row, cell_changes, cell_names, encode_versions
 from todo_projection.span import Gap, Pointer, Span
 from todo_projection.unit import Unit
 from todo_write.events import CANARY, Position
@@ -48,6 +48,45 @@ def advanced(span: Span, row: Row, etag: str) -> Change:
 def _recent_ms(span: Span, ms: int) -> str:
     """What the index of sessions says; lists and boards are made of it, and the canary is in none."""
     return "" if span.session == CANARY else str(ms)
+
+
+class Beginning:
+    """The first row of a session without an event that a unit handles: the same for all but for position and etag."""
+
+    def __init__(self, units: Sequence[Unit], versions: Mapping[str, int]) -> None:
+        self._units = units
+        self._versions = versions
+        self._cells = _initial(units)
+        row = Row("", None, None, self._cells, versions)
+        self._set, _ = _fields(Row(), row)
+        self._working = _working(Row(), row)
+        self._is_told = any(unit.published and _is_news(Row(), unit.key, self._cells[unit.key]) for unit in units)
+
+    def change(self, span: Span, etag: str, *, by: bytes) -> Change:
+        """That row, made by a fold only where a frame goes with it.
+
+        With neither row nor log read for it, and new rows looked for all at once: 60 000 sessions took 33 µs of the
+        worker an event instead of 85, and 24 µs of the server instead of 40.
+        """
+        if self._is_told:
+            folds = [Fold(unit, None, -1) for unit in self._units]
+            change = folded(span, PRESUMED_NEW, folds, self._versions, etag)
+            return msgspec.structs.replace(change, set={**change.set, "by": by}) if by else change
+        after = Row(etag, span.last, Rev(1, etag), self._cells, self._versions)
+        raw = etag.encode()
+        fields = {**self._set, "etag": raw, "pos": b"%d-%d" % span.last, "rev": b"1-" + raw}
+        if by:
+            fields["by"] = by
+        return Change(
+            span.session,
+            PRESUMED_NEW.etag,
+            span.pointers,
+            after,
+            recent_ms=_recent_ms(span, span.time_ms),
+            working=self._working,
+            mark="-",
+            set=fields,
+        )
 
 
 def folded(

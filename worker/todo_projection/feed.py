@@ -16,6 +16,7 @@ PENDING_PAGE = 1000
 DEEPER = 4
 SWEEP_START = b"0-0"
 KINDS = (b"stream", b"zset", b"zset", b"hash")  # of a partition's feed, recent, working and stale
+ZERO = ord("0")
 POINTER_FIELDS = [b"s", b"i", b"o", b"t"]
 
 logger = logging.getLogger(__name__)
@@ -43,13 +44,14 @@ class Inherited(NamedTuple):
 class Feeds:
     """All feeds of a namespace as one consumer sees them. Every call raises redis errors, retried by the worker."""
 
-    def __init__(self, reads: Wire, commands: Wire, keys: Keys, consumer: str) -> None:
+    def __init__(self, reads: Wire, commands: Wire, keys: Keys, consumer: str, *, lanes: int = 1) -> None:
         self._reads = reads
         self._commands = commands
         self._keys = keys
         self._feeds = [keys.feed(partition) for partition in range(keys.partitions)]
         self._partitions = {feed.encode(): partition for partition, feed in enumerate(self._feeds)}
-        self._behind: list[str] = []
+        self.lanes = min(lanes, len(self._feeds))
+        self._behind: list[list[str]] = [[] for _ in range(self.lanes)]
         self._closed: dict[int, str] = {}
         self.deaths: dict[tuple[int, bytes], int] = {}  # of workers that held a pointer of the last look, by its id
         self.consumer = consumer
@@ -71,7 +73,6 @@ class Feeds:
             told = "partition %d waits, the others go on: %s; rename or delete that key"
             logger.error(told, partition, why)
         self._closed[partition] = why
-        self._behind = [feed for feed in self._behind if feed != self._feeds[partition]]
 
     async def reopen(self) -> bool:
         """Take up again the partitions whose keys are of the right types by now; whether there are any."""
@@ -91,30 +92,51 @@ class Feeds:
             [p for p in range(len(self._feeds)) if p not in self._closed] if self._closed else range(len(self._feeds))
         )
 
+    def _open_feeds(self, partitions: Sequence[int] | None) -> list[str]:
+        return [self._feeds[p] for p in self._open if partitions is None or p in partitions]
+
     async def retire(self, alive: Iterable[str]) -> bool:
         """Remove all other consumers that hold no pointers; whether none of the others is left."""
         call = [GROUP, *alive]
         return not any(settled(await _retire.call_all(self._commands, [([self._feeds[p]], call) for p in self._open])))
 
-    async def read(self, *, count_max: int, block_ms: int) -> dict[int, Batch]:
+    async def read(
+        self, *, count_max: int, block_ms: int, lane: int = 0, partitions: Sequence[int] | None = None
+    ) -> dict[int, Batch]:
         """New pointers by partition, at most ``count_max`` a feed; waits up to ``block_ms`` for the first.
+
+        Of these partitions, of all where none are given. Reads of several lanes may be under way at once.
 
         Feeds that gave all they were asked for are behind: before all are read again each of them is read once more, a
         few at a time and deeper, so that a commit covers more events of a session (real mix: 7.3 µs an event
         instead of 10.2).
         """
-        if not self._open:
+        feeds = self._open_feeds(partitions)
+        if not feeds:
             await asyncio.sleep(block_ms / 1000)
             return {}
-        if self._behind:
-            size = -(-len(self._feeds) // DEEPER)
-            feeds, self._behind = self._behind[:size], self._behind[size:]
+        behind = [feed for feed in self._behind[lane] if feed in feeds]
+        if behind:
+            size = -(-len(feeds) // DEEPER)
+            feeds, self._behind[lane] = behind[:size], behind[size:]
             reply = await self._read(feeds, "COUNT", count_max * DEEPER)
         else:
-            feeds = [self._feeds[p] for p in self._open]
             reply = await self._read(feeds, "COUNT", count_max, "BLOCK", block_ms)
-            self._behind = [feed.decode() for feed, entries in reply if len(entries) >= count_max]
+            self._behind[lane] = [feed.decode() for feed, entries in reply if len(entries) >= count_max]
         return await self._pointers((self._partitions[feed], entries) for feed, entries in reply)
+
+    async def read_at_once(self, partitions: Sequence[int], *, count_max: int) -> dict[int, Batch]:
+        """New pointers of these partitions, at most ``count_max`` a feed, without waiting for any."""
+        feeds = self._open_feeds(partitions)
+        reply = await self._read(feeds, "COUNT", count_max) if feeds else ()
+        return await self._pointers((self._partitions[feed], entries) for feed, entries in reply)
+
+    async def firsts(self, partitions: Sequence[int]) -> dict[int, bytes | None]:
+        """The id each of these feeds begins with, None for an empty one."""
+        partitions = [partition for partition in partitions if partition not in self._closed]
+        looks = [("XRANGE", self._feeds[partition], "-", "+", "COUNT", 1) for partition in partitions]
+        replies = settled(await self._commands.pipeline(looks))
+        return {p: found[0][0] if found else None for p, found in zip(partitions, replies, strict=True)}
 
     async def _read(self, feeds: Sequence[str], *options: Any) -> Sequence[Any]:
         head = ("XREADGROUP", "GROUP", GROUP, self.consumer, *options, "STREAMS")
@@ -220,11 +242,11 @@ class Feeds:
         batches: dict[int, Batch] = {}
         foreign: list[Command] = []
         for partition, entries in found:
+            words = _Words(self._keys, partition)
             batch: Batch = []
-            known: dict[bytes, str] = {}  # sessions, checked once a batch: checking once an event took 0.6 µs of it
             for id, fields in entries:
                 try:
-                    batch.append(self._pointer(partition, id, fields, known))
+                    batch.append(words.pointer(id, fields))
                 except ValueError as error:
                     feed = self._feeds[partition]
                     logger.warning("feed %s: entry %s is no pointer: %r", feed, id.decode(), error)
@@ -234,21 +256,39 @@ class Feeds:
         settled(await self._commands.pipeline(foreign))
         return batches
 
-    def _pointer(self, partition: int, id: bytes, fields: Sequence[bytes], known: dict[bytes, str]) -> Pointer:
+
+class _Words:
+    """What the entries of one batch say again and again, read and checked once (0.7 µs an event instead of 2.0)."""
+
+    def __init__(self, keys: Keys, partition: int) -> None:
+        self._keys = keys
+        self._partition = partition
+        self._sessions: dict[bytes, str] = {}
+        self._epochs: dict[bytes, int] = {}
+        self._types: dict[bytes, str] = {}
+
+    def pointer(self, id: bytes, fields: Sequence[bytes]) -> Pointer:
+        """An entry as a pointer; raises ValueError for one that points nowhere."""
         if fields[::2] != POINTER_FIELDS:
             raise ValueError(f"its fields are {fields[::2]}, not {POINTER_FIELDS}")
-        session, place, op, type = fields[1::2]
-        name = known.get(session)
-        if name is None:
-            name = known[session] = self._own_session(partition, session)
+        _, session, _, place, _, op, _, type = fields
         epoch, _, seq = place.partition(b"-")
-        pointer = Pointer(id, name, int(epoch), int(seq), op, type.decode())
-        if pointer.seq < 0 or b"%d-%d" % (pointer.epoch, pointer.seq) != place:
-            raise ValueError(f"{place!r} is the position of no event")
-        return pointer
+        try:
+            name, begun, kind = self._sessions[session], self._epochs[epoch], self._types[type]
+        except KeyError:
+            name = self._sessions[session] = self._own_session(session)
+            begun = self._epochs[epoch] = _number(epoch, place)
+            kind = self._types[type] = type.decode()
+        return Pointer(id, name, begun, _number(seq, place), op, kind)
 
-    def _own_session(self, partition: int, raw: bytes) -> str:
+    def _own_session(self, raw: bytes) -> str:
         session = raw.decode()
-        if self._keys.partition(session) != partition:
+        if self._keys.partition(session) != self._partition:
             raise ValueError(f"session {session!r} has another feed")
         return session
+
+
+def _number(raw: bytes, place: bytes) -> int:
+    if not raw.isdigit() or (raw[0] == ZERO and raw != b"0"):
+        raise ValueError(f"{place!r} is the position of no event")
+    return int(raw)

@@ -99,14 +99,16 @@ def _found(need: Need, replies: Sequence[Any]) -> Found:
         events = _contiguous(_raw(replies[0]), epoch, after + 1)
         return Found(events, whole=bool(events) and events[-1].seq == span.last.seq)
     entries = [entry for reply in replies for entry in _raw(reply)]
-    expected = seqs if after >= 0 or (seqs and seqs[0] == 0) else [0, *seqs]
+    expected = [Position(epoch, seq) for seq in (seqs if after >= 0 or (seqs and seqs[0] == 0) else [0, *seqs])]
+    if [id for id, _ in entries] != [b"%d-%d" % position for position in expected]:
+        return Found([], whole=False)
     try:
-        found = [decode_entry(id, fields) for id, fields in entries]
+        found = [
+            decode_entry(id, fields, position).event for position, (id, fields) in zip(expected, entries, strict=True)
+        ]
     except Unsound:
         return Found([], whole=False)
-    if [entry.position for entry in found] != [Position(epoch, seq) for seq in expected]:
-        return Found([], whole=False)
-    return Found([entry.event for entry in found[len(expected) - len(seqs) :]], whole=True)
+    return Found(found[len(expected) - len(seqs) :], whole=True)
 
 
 def _contiguous(entries: Sequence[Any], epoch: int, first: int) -> list[Event]:

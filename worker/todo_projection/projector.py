@@ -3,15 +3,17 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 
 import msgspec
 
 from todo_projection.advance import Advance, Mounted
-from todo_projection.change import Change, acknowledged, advanced, folded, skipped, unfoldable
+from todo_projection.change import Beginning, Change, acknowledged, advanced, folded, skipped, unfoldable
 from todo_projection.commit import commit_call, script
 from todo_projection.fold import CorruptCell, Fold, adopt
 from todo_projection.history import Found, History
+from todo_projection.row import PRESUMED_NEW
 from todo_projection.rows import Rows, is_wrong_type
 from todo_projection.span import Gap, Pointer, spans_of
 from todo_projection.tally import Tally
@@ -63,6 +65,7 @@ class Projector:
         self._wire = wire
         self._keys = keys
         self._mounted = Mounted(units)
+        self._beginning = Beginning(units, self._mounted.versions)
         self._rows = rows
         self._history = History(wire, keys)
         self._publish = publish
@@ -83,25 +86,34 @@ class Projector:
         """Fold rows back that are ahead of the mounted units, or refuse them with Outdated."""
         self._mounted.mandated = mandated
 
-    async def project(self, batches: Batches) -> Outcome:
-        """Read, fold and commit; raises Outdated, or redis errors after which every pointer counts as pending."""
+    async def project(self, batches: Batches, *, unseen: bool = False) -> Outcome:
+        """Read, fold and commit; raises Outdated, or redis errors after which every pointer counts as pending.
+
+        ``unseen``: nobody had these pointers before, so a session whose first event is among them has no row yet; one
+        that has, say a tombstone, is a conflict.
+        """
         self._tally.step()
         began = perf_counter()
         spans = {partition: spans_of(batch) for partition, batch in batches.items()}
-        rows = await self._rows.load([session for found in spans.values() for session in found])
+        of_all = [span for found in spans.values() for span in found.values()]
+        new = {span.session for span in of_all if 0 in span.types} if unseen else ()
+        rows = await self._rows.load([span.session for span in of_all], new=new)
         advance = self._mounted.advance
         advances = {p: [advance(span, rows[span.session]) for span in spans[p].values()] for p in spans}
-        needs = [one.need for found in advances.values() for one in found if one.need and not one.only_position]
+        needs = [one.need for found in advances.values() for one in found if one.need and not one.reads_nothing]
         events = iter(await self._history.fetch(needs))
         etag = token()  # one for all: it tells two writes of one row apart
+        by = b"" if self._by is None else self._by().encode()
+        beginning = partial(self._beginning.change, by=by)
         changes: dict[int, list[Change]] = {}
         for partition, found in advances.items():
             changes[partition] = of_partition = []
             for one in found:
                 if one.need is None:
                     of_partition.append(acknowledged(one.span, one.row))
-                elif one.only_position:
-                    of_partition.append(advanced(one.span, one.row, etag))  # most of a real mix: 2 µs instead of 12
+                elif one.reads_nothing:
+                    is_new = one.row is PRESUMED_NEW
+                    of_partition.append(beginning(one.span, etag) if is_new else advanced(one.span, one.row, etag))
                 else:
                     of_partition.append(await self._change(one, next(events), etag))
         outcome = await self._commit(changes)

@@ -29,7 +29,7 @@ _SENT: Mapping[Role, Mapping[str, str]] = {
         "log": "xrange xrevrange xlen type",
         "feed": "xreadgroup xpending xclaim xautoclaim xack xtrim xrange xadd type"
         " xinfo|groups xinfo|consumers xgroup|create xgroup|delconsumer",
-        "row": "hgetall hmget hget hset hdel persist type",
+        "row": "hgetall hmget hget hset hdel persist exists type",
         "recent": "zadd zscore type",
         "working": "zadd zrem type",
         "stale": "hset hdel hget type",

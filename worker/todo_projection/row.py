@@ -65,6 +65,9 @@ class Row(msgspec.Struct, frozen=True):
 # Stands for a key of another type. No etag is ever this one, so a commit over it tells the type, or is a conflict.
 WRONG_TYPE = Row(etag="-")
 
+# Stands for the row of a log whose first event is new, unread: there is none. A commit over a key is a conflict.
+PRESUMED_NEW = Row(etag="*")
+
 
 def decode_row(session: str, fields: Mapping[bytes, bytes]) -> Row:
     """A row from its hash fields; raises CorruptRow."""

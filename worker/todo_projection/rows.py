@@ -2,13 +2,13 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from redis.exceptions import ResponseError
 
 from todo_projection.frames import Baseline, Rev
-from todo_projection.row import WRONG_TYPE, CorruptRow, Row, decode_row
+from todo_projection.row import PRESUMED_NEW, WRONG_TYPE, CorruptRow, Row, decode_row
 from todo_projection.wire import Wire
 from todo_write.events import Keys
 
@@ -31,16 +31,21 @@ class Rows:
         self._hot_bytes = 0
         self._hot_bytes_max = hot_bytes_max
 
-    async def load(self, sessions: Iterable[str]) -> dict[str, Row]:
-        """The rows of these sessions, from memory or in one round trip; raises redis errors, retried by the caller."""
+    async def load(self, sessions: Iterable[str], *, new: Container[str] = ()) -> dict[str, Row]:
+        """The rows of these sessions, from memory or in one round trip; raises redis errors, retried by the caller.
+
+        Those of ``new`` sessions are not looked for where none is remembered: see ``Beginning``.
+        """
         found: dict[str, Row] = {}
         cold: list[str] = []
         for session in sessions:
             row = self._hot.get(session)
-            if row is None:
-                cold.append(session)
-            else:
+            if row is not None:
                 found[session] = row
+            elif session in new:
+                found[session] = PRESUMED_NEW
+            else:
+                cold.append(session)
         if cold:
             replies = await self._wire.pipeline([("HGETALL", self._keys.row(session)) for session in cold])
             found.update((session, row_of(session, reply)) for session, reply in zip(cold, replies, strict=True))

@@ -23,6 +23,13 @@ BLOCK_SLACK_S = 3.0
 _pack = cast("Callable[[tuple[Any, ...]], bytes]", hiredis.pack_command)
 
 Command = tuple[Any, ...]
+
+
+def _packed(command: Command) -> bytes:
+    name = cast("str", command[0])
+    return _pack((*name.split(), *command[1:]) if " " in name else command)
+
+
 Call = tuple[Sequence[str], Sequence[Any]]
 
 
@@ -33,12 +40,11 @@ class PackedConnection:
 
     def pack_command(self, *args: Any) -> list[bytes]:
         """The command as bytes; a name of two words goes out as two arguments."""
-        name = cast("str", args[0])
-        return [_pack((*name.split(), *args[1:]))]
+        return [_packed(args)]
 
     def pack_commands(self, commands: Iterable[Command]) -> list[bytes]:
         """Many commands as bytes, to be sent at once."""
-        return [b"".join([packed for command in commands for packed in self.pack_command(*command)])]
+        return [b"".join(map(_packed, commands))]
 
 
 class Wire:

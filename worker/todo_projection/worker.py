@@ -2,17 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from todo_projection.advance import Outdated
-from todo_projection.audit import Audit, Turn, keep_auditing
+from todo_projection.audit import Turn, keep_auditing
 from todo_projection.beats import (
     BEATS_MISSED_MAX,
     STEPPED_DOWN,
     WORKING,
-    Beats,
     newer,
     read_beats,
     server_time,
@@ -21,18 +19,18 @@ from todo_projection.beats import (
 from todo_projection.cluster import open_wire
 from todo_projection.feed import Batch, Feeds
 from todo_projection.killers import set_apart
+from todo_projection.lanes import Read
 from todo_projection.mandate import read_mandate
-from todo_projection.projector import Outcome, Projector
+from todo_projection.parts import Parts, Wires, assemble
+from todo_projection.projector import Outcome
 from todo_projection.retry import Contended, Patience, Unavailable, patiently
 from todo_projection.row import encode_versions
-from todo_projection.rows import Rows
 from todo_projection.settings import Settings
 from todo_projection.span import Pointer
 from todo_projection.steps import steps
 from todo_projection.tally import Tally
 from todo_projection.unit import Unit
 from todo_projection.wire import BLOCK_SLACK_S
-from todo_write.events import Keys
 from todo_write.log import connect
 
 CONFLICT_TRIES_MAX = 10
@@ -40,18 +38,6 @@ LEAVE_S = 1.0
 STAND_BY_S = 1.0
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a worker works with once the server has told the layout."""
-
-    keys: Keys
-    feeds: Feeds
-    rows: Rows
-    projector: Projector
-    beats: Beats
-    audit: Audit
 
 
 class Worker:
@@ -70,6 +56,7 @@ class Worker:
         self._client = connect(settings.redis_url, namespace=settings.namespace, partitions=settings.partitions)
         self._commands = open_wire(settings.redis_url)
         self._reads = open_wire(settings.redis_url, timeout_s=settings.block_ms / 1000 + BLOCK_SLACK_S)
+        self._wires = Wires(self._client, self._commands, self._reads)
         self._stop = asyncio.Event()
         self._parts: Parts | None = None
         self._assembled = asyncio.Event()
@@ -112,9 +99,8 @@ class Worker:
             elif self._sweep is not None or asyncio.get_running_loop().time() >= self._sweep_at:
                 await self._take_over(parts)
             else:
-                count, block = self._settings.batch_max, self._settings.block_ms
-                await self._project(parts, await parts.feeds.read(count_max=count, block_ms=block))
-                self._patience.rest()
+                lanes = [self._drain(parts, read) for read in parts.lanes.reads]
+                _raise_first(await asyncio.gather(*lanes, return_exceptions=True))
         except Outdated as outdated:
             self._stepped_down = str(outdated)
             logger.error("stepping down: %s; upgrade this worker", outdated)  # noqa: TRY400 - the message says it all
@@ -122,26 +108,29 @@ class Worker:
             self._recovering, self._sweep, self._sweep_at = True, None, 0.0
             raise
 
+    async def _drain(self, parts: Parts, read: Read) -> None:
+        """Read and project what is new in a lane, until it is time for something else, or some lane has trouble.
+
+        All end before an error of one is raised, so that nothing is under way when it is met.
+        """
+        clock = asyncio.get_running_loop().time
+        try:
+            while not (self._recovering or self._stop.is_set()) and (left_s := self._sweep_at - clock()) > 0:
+                await self._project(parts, await read(left_s), unseen=True)
+                self._patience.rest()
+                self.tally.step()
+        except BaseException:
+            self._recovering = True
+            raise
+
     async def _assemble(self) -> Parts:
-        keys, publish = await self._client.keys(), await self._client.publish_command()
-        rows = Rows(self._commands, keys)
-        versions = {unit.key: unit.state_version for unit in self._units}
-        missing_ms = self._settings.beat_ms * BEATS_MISSED_MAX
-        beats = Beats(self._commands, keys, self.name, versions, missing_ms=missing_ms)
-        projector = Projector(
-            self._commands, keys, self._units, rows, publish=publish, tally=self.tally, by=beats.signature
-        )
-        self._parts = Parts(
-            keys=keys,
-            feeds=Feeds(self._reads, self._commands, keys, self.name),
-            rows=rows,
-            projector=projector,
-            beats=beats,
-            audit=Audit(self._commands, keys, versions),
-        )
+        parts = await assemble(self._settings, self._units, self.name, self._wires, self.tally)
+        await parts.beats.beat()
+        await self._meet(parts)
+        self._parts = parts
         self._assembled.set()
-        logger.info("worker %s: redis at %s, %d partitions", self.name, self._client.address, keys.partitions)
-        return self._parts
+        logger.info("worker %s: redis at %s, %d partitions", self.name, self._client.address, parts.keys.partitions)
+        return parts
 
     async def _stand_by(self, parts: Parts) -> None:
         """Read nothing, until an operator mandates this worker's units and no newer worker has beaten for long."""
@@ -164,7 +153,7 @@ class Worker:
         """Do again what this worker had in hand when something went wrong, a page a step."""
         await parts.feeds.ensure_groups()
         pending = await parts.feeds.own_pending()
-        self._recovering = False
+        self._recovering, self.in_hand = False, 0
         if await self._project_with_care(parts, pending):
             self._recovering = True
 
@@ -198,6 +187,10 @@ class Worker:
         if not await self._is_newest(parts):
             parts.projector.obey(mandated=False)  # rolled forward again: what is newer is not to be folded back
 
+    async def _meet(self, parts: Parts) -> None:
+        """See who else reads, and so which feeds are this one's."""
+        parts.affinity.meet(await parts.beats.alive(reading=True), asyncio.get_running_loop().time())
+
     async def _project_with_care(self, parts: Parts, batches: Mapping[int, Batch]) -> int:
         """Project what others may have died of: each session that may kill alone, and none for ever."""
         rest, killers = set_apart(batches, parts.feeds.deaths)
@@ -215,31 +208,20 @@ class Worker:
             done += outcome.committed
         return done
 
-    async def _project(self, parts: Parts, batches: Mapping[int, Sequence[Pointer]]) -> int:
-        """Project batches; returns how many pointers are done with. Raises Contended.
-
-        In two halves, each partition in one of them: while the server works for one, the other is folded (real mix:
-        1.3 times the rate). Both end before an error of one is raised, so that nothing is under way when it is met.
-        """
-        self.in_hand = sum(map(len, batches.values()))
-        pairs = list(batches.items())
-        halves = (self._project_half(parts, dict(half)) for half in (pairs[::2], pairs[1::2]))
-        done = sum(_no_errors(await asyncio.gather(*halves, return_exceptions=True)))
-        self.in_hand = 0
-        return done
-
-    async def _project_half(self, parts: Parts, batches: Mapping[int, Sequence[Pointer]]) -> int:
-        """In steps of bounded size."""
-        done = 0
+    async def _project(self, parts: Parts, batches: Mapping[int, Sequence[Pointer]], *, unseen: bool = False) -> int:
+        """Project batches, in steps of bounded size; returns how many pointers are done with. Raises Contended."""
+        count, done = sum(map(len, batches.values())), 0
+        self.in_hand += count
         for step in steps(batches, parts.projector.handles):
-            done += await self._project_step(parts, step)
+            done += await self._project_step(parts, step, unseen=unseen)
+        self.in_hand -= count - done
         return done
 
-    async def _project_step(self, parts: Parts, pending: Mapping[int, Sequence[Pointer]]) -> int:
+    async def _project_step(self, parts: Parts, pending: Mapping[int, Sequence[Pointer]], *, unseen: bool) -> int:
         """One step; conflicts again, from the rows as they then are."""
         done = 0
-        for _ in range(CONFLICT_TRIES_MAX):
-            outcome = await parts.projector.project(pending)
+        for n in range(CONFLICT_TRIES_MAX):
+            outcome = await parts.projector.project(pending, unseen=unseen and n == 0)
             done += outcome.committed
             self.in_hand -= outcome.committed
             if outcome.rewound:
@@ -264,6 +246,7 @@ class Worker:
                 self.tally.repaired = self._parts.audit.repaired
                 await beats.beat(state, self._stepped_down, repaired=self.tally.repaired)
                 self.tally.beat()
+                await self._meet(self._parts)
             except Unavailable as error:
                 logger.debug("beat missed: %s", error)  # the step meets the same server and says so loudly
             await asyncio.sleep(self._settings.beat_ms / 1000)
@@ -293,8 +276,7 @@ def _close(feeds: Feeds, outcome: Outcome) -> None:
         feeds.close(partition, why)
 
 
-def _no_errors(found: Sequence[int | BaseException]) -> Iterator[int]:
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-        yield one
+def _raise_first(found: Sequence[BaseException | None]) -> None:
+    for error in found:
+        if error is not None:
+            raise error
