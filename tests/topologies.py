@@ -48,7 +48,8 @@ def ask(server: Server, *command: Any) -> Any:
 def text(answer: Any) -> Any:
     """An answer in text instead of bytes."""
     if isinstance(answer, list):
-        return [text(one) for one in answer]
+        parts: list[Any] = answer
+        return [text(one) for one in parts]
     return answer.decode() if isinstance(answer, bytes) else answer
 
 

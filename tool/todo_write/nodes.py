@@ -44,7 +44,7 @@ class Nodes(Generic[T]):
         self._owners: list[tuple[int, int, Address]] = []  # first slot, last slot, primary
         self._by_slot: dict[int, Address] = {}  # what was looked up, or told by a node since
         self._lock = asyncio.Lock()
-        self._looks = 0
+        self._looks: int = 0
         self._stale = True
         self._doubted: Address | None = None
 
