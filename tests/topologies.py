@@ -47,8 +47,8 @@ def ask(server: Server, *command: Any) -> Any:
 
 def text(answer: Any) -> Any:
     """An answer in text instead of bytes."""
+    parts: Any = answer
     if isinstance(answer, list):
-        parts: list[Any] = answer
         return [text(one) for one in parts]
     return answer.decode() if isinstance(answer, bytes) else answer
 
