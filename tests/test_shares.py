@@ -69,10 +69,10 @@ async def test_the_feeds_of_a_frozen_worker_are_read_by_another_long_before_it_c
     await client.keys()
     settings = {"TODO_BEAT_MS": "60000", "TODO_CLAIM_IDLE_MS": str(FOR_EVER_MS)}
     async with running(operator(own_server.url, namespace, **settings), "worker") as frozen:
-        await eventually(lambda: field.redis.hlen(field.keys.workers), within=20)
+        await eventually(lambda: field.redis.hlen(field.keys.workers), within=60)
         (name,) = [key.decode() for key in await field.redis.hkeys(field.keys.workers)]
         await append(client, "warm")
-        await eventually(right(field, "warm"), within=20)
+        await eventually(right(field, "warm"), within=60)
         frozen.send(signal.SIGSTOP)
         async with quick(own_server.url, namespace, beat_ms=60_000) as other:
             await eventually(lambda: field.redis.hexists(field.keys.workers, other.name))
