@@ -12,7 +12,7 @@ from stepping import END, POISON, TALK, TURN, settle, write
 from todo_projection.history import PAGE_BYTES, PAGE_EVENTS_FIRST, History
 from todo_projection.projector import Projector
 from todo_projection.rows import Rows
-from todo_projection.span import spans_of
+from todo_projection.span import Gap, spans_of
 from todo_projection.unit import mounted_units
 from todo_projection.wire import Wire
 from todo_write.events import Position
@@ -101,6 +101,24 @@ async def test_a_long_log_is_read_in_pages_of_bounded_size(shop: Workshop, wire:
     assert [event.seq for page in pages for event in page] == list(range(200))
     assert all(sum(len(bytes(event.data)) for event in page) <= PAGE_BYTES for page in pages[1:])
     assert len(pages) > 3
+
+
+async def test_of_types_nobody_handles_pages_bring_the_last_event_only_and_every_hole_is_seen(
+    shop: Workshop, wire: Wire
+) -> None:
+    count = 2 * PAGE_EVENTS_FIRST
+    await shop.append("s", write("a"), *[TALK] * (count - 2), write("b"), TALK)
+    (span,) = spans_of(await shop.deliver()).values()
+
+    async def seqs(after: int = -1) -> list[list[int]]:
+        pages = History(wire, shop.keys).pages(span, after, {"todo/write"})
+        return [[event.seq for event in page] async for page in pages]
+
+    assert await seqs() == [[0, PAGE_EVENTS_FIRST - 1], [count - 1, count]]
+    assert await seqs(after=3) == [[PAGE_EVENTS_FIRST + 3], [count - 1, count]]
+    await shop.redis.xdel(shop.keys.log("s"), f"{span.last.epoch}-{PAGE_EVENTS_FIRST + 5}")
+    with pytest.raises(Gap, match=f"event {PAGE_EVENTS_FIRST + 5} is missing"):
+        await seqs()
 
 
 async def test_two_workers_interleaved_on_one_session_end_right(shop: Workshop) -> None:

@@ -159,7 +159,7 @@ class Projector:
         _take(folds, epoch, events)
         if not found.whole and advance.need:
             reached = events[-1].seq if events else advance.need.after
-            async for events in self._history.pages(advance.span, reached):
+            async for events in self._history.pages(advance.span, reached, self.handles):
                 self._tally.step()
                 _take(folds, epoch, events)
         return folds, events[-1].time if events else 0

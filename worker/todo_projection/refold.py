@@ -24,6 +24,7 @@ class Refold:
         self._wire = wire
         self._keys = keys
         self._units = units
+        self._handles = frozenset[str]().union(*(unit.handles for unit in units))
         self._history = History(wire, keys)
 
     async def up_to(self, session: str, position: Position, *, partial: bool = False) -> list[Fold]:
@@ -34,7 +35,7 @@ class Refold:
             async for standing in self._history.standing(span):
                 adopt(folds, standing)
             return folds
-        async for page in self._history.pages(span, -1):
+        async for page in self._history.pages(span, -1, self._handles):
             for event in page:
                 for fold in folds:
                     fold.take(position.epoch, event)
