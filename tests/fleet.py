@@ -142,10 +142,11 @@ def _have(engine: docker.DockerClient, image: str, *, pull: bool) -> bool:
 
 def _remove_orphans(engine: docker.DockerClient) -> None:
     """Remove containers of test runs on this host that were killed before they could."""
-    for container in engine.containers.list(all=True, filters={"label": OWNER_LABEL}):
+    for container in engine.containers.list(all=True, filters={"label": OWNER_LABEL}, ignore_removed=True):
         host, _, pid = container.labels[OWNER_LABEL].rpartition("/")
         if host == socket.gethostname() and not _is_running(int(pid)):
-            container.remove(force=True, v=True)
+            with contextlib.suppress(docker.errors.APIError):  # another run beside this one is removing it
+                container.remove(force=True, v=True)
 
 
 def _is_running(pid: int) -> bool:
