@@ -14,7 +14,7 @@ from todo_projection.settings import Settings
 # What hardly any server of a test is: each is a finding of its own.
 SOUND = (
     *("--appendonly", "yes", "--maxmemory", "256mb", "--stream-node-max-bytes", "512"),
-    *("--client-output-buffer-limit", "pubsub 33554432 8388608 60"),
+    *("--client-output-buffer-limit", "pubsub 33554432 8388608 60", "--hash-max-listpack-value", "4096"),
 )
 
 

@@ -60,6 +60,7 @@ async def test_a_sound_server_with_a_worker_has_nothing(patient: Patient) -> Non
         ("idle_timeout", "warning", [("timeout", "5")]),
         ("stream_nodes", "note", [("stream-node-max-bytes", "4096")]),
         ("stream_nodes", "note", [("stream-node-max-bytes", "0")]),
+        ("row_hashes", "note", [("hash-max-listpack-value", "64")]),
     ],
 )
 async def test_a_setting_is_found_and_mended_by_what_is_printed(

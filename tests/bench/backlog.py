@@ -17,25 +17,52 @@ OP = "benchmrk"
 T = TypeVar("T")
 
 
-def load_logs(client: redis.Redis, keys: Keys, events: Iterable[Written]) -> None:
+class Logs:
     """Session logs and feeds, one append call an event, by the product's own script."""
-    client.hset(keys.meta, mapping={"layout": LAYOUT_VERSION, "partitions": keys.partitions})
-    sha = client.script_load(files("todo_write").joinpath("append.lua").read_text())
-    epochs: dict[str, str] = {}
-    seqs: dict[str, int] = {}
-    for batch in _batches(events, PIPELINE):
-        # A log's epoch is known once its first event is in; within a pipeline the positions after it can be foretold.
-        born = {event.session: event for event in reversed(batch) if event.session not in seqs}
-        first = {id(event) for event in born.values()}
-        _append(client, keys, sha, [(event, "new", "") for event in born.values()], epochs)
-        seqs.update(dict.fromkeys(born, 0))
-        calls: list[tuple[Written, str, str]] = []
-        for event in batch:
-            if id(event) in first:
-                continue
-            calls.append((event, f"{epochs[event.session]}-{seqs[event.session]}", OP))
-            seqs[event.session] += 1
-        _append(client, keys, sha, calls, epochs)
+
+    def __init__(self, client: redis.Redis, keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+        self._epochs: dict[str, str] = {}
+        self._seqs: dict[str, int] = {}
+        client.hset(keys.meta, mapping={"layout": LAYOUT_VERSION, "partitions": keys.partitions})
+        self._sha = client.script_load(files("todo_write").joinpath("append.lua").read_text())
+
+    def load(self, events: Iterable[Written]) -> None:
+        """Append them behind what is there."""
+        seqs = self._seqs
+        for batch in _batches(events, PIPELINE):
+            # A log's epoch is known once its first event is in; the positions after it can be foretold in a pipeline.
+            born = {event.session: event for event in reversed(batch) if event.session not in seqs}
+            first = {id(event) for event in born.values()}
+            self._append([(event, "new", "") for event in born.values()])
+            seqs.update(dict.fromkeys(born, 0))
+            calls: list[tuple[Written, str, str]] = []
+            for event in batch:
+                if id(event) in first:
+                    continue
+                calls.append((event, f"{self._epochs[event.session]}-{seqs[event.session]}", OP))
+                seqs[event.session] += 1
+            self._append(calls)
+
+    def _append(self, calls: Sequence[tuple[Written, str, str]]) -> None:
+        keys = self._keys
+        with self._client.pipeline(transaction=False) as pipe:
+            for event, expected, expected_op in calls:
+                session = event.session
+                names = (keys.log(session), keys.feed(keys.partition(session)), keys.row(session))
+                told = (session, expected, expected_op, OP, event.type, "1764517000000", event.data)
+                pipe.evalsha(self._sha, 3, *names, *told)
+            replies: list[Any] = pipe.execute()
+        for (event, *_), (word, first, *_) in zip(calls, replies, strict=True):
+            if word != b"ok":
+                raise RuntimeError(f"append.lua answered {word!r} for session {event.session}")
+            self._epochs.setdefault(event.session, first.decode().partition("-")[0])
+
+
+def load_logs(client: redis.Redis, keys: Keys, events: Iterable[Written]) -> None:
+    """Fresh logs, and the pointers to them."""
+    Logs(client, keys).load(events)
 
 
 def load_stream(client: redis.Redis, events: Iterable[Written]) -> None:
@@ -45,21 +72,6 @@ def load_stream(client: redis.Redis, events: Iterable[Written]) -> None:
             for event in batch:
                 pipe.xadd(STREAM, {"session": event.session, "type": event.type, "data": event.data})
             pipe.execute()
-
-
-def _append(
-    client: redis.Redis, keys: Keys, sha: str, calls: Sequence[tuple[Written, str, str]], epochs: dict[str, str]
-) -> None:
-    with client.pipeline(transaction=False) as pipe:
-        for event, expected, expected_op in calls:
-            session = event.session
-            names = (keys.log(session), keys.feed(keys.partition(session)), keys.row(session))
-            pipe.evalsha(sha, 3, *names, session, expected, expected_op, OP, event.type, "1764517000000", event.data)
-        replies: list[Any] = pipe.execute()
-    for (event, *_), (word, first, *_) in zip(calls, replies, strict=True):
-        if word != b"ok":
-            raise RuntimeError(f"append.lua answered {word!r} for session {event.session}")
-        epochs.setdefault(event.session, first.decode().partition("-")[0])
 
 
 def _batches(events: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -30,15 +30,15 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def own_server(image: str) -> AsyncGenerator[str]:
-    """URL of an empty server: of this Docker image, or a process where ``image`` is ''."""
+async def own_server(image: str, *options: str) -> AsyncGenerator[str]:
+    """URL of an empty server: of this Docker image, or a process where ``image`` is ''; ``options`` are for it."""
     if not image:
-        async with embedded_server() as url:
+        async with embedded_server(*options) as url:
             yield url
         return
     from servers import DockerServer  # noqa: PLC0415 - needs Docker's client, the embedded server does not
 
-    server = DockerServer(image)
+    server = DockerServer(image, options=options)
     try:
         yield server.url
     finally:

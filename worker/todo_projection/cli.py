@@ -77,7 +77,7 @@ def worker(settings: Settings) -> None:
     keep_journal(settings)
     process.collect_seldom()
     try:
-        asyncio.run(process.work(settings, mounted_units()))
+        process.run(process.work(settings, mounted_units()))
     except ModuleNotFoundError as missing:
         end(USAGE, f"{missing.name} is not installed: pip install 'todo-projection[metrics]', or leave the port at 0")
     except OSError as error:

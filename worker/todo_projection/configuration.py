@@ -8,6 +8,7 @@ from todo_projection.facts import PARAMETERS, Facts
 OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
 TRIED_BELOW = {"redis": (9, 0), "valkey": (10, 0)}
 STREAM_NODE_BYTES = 512
+ROW_VALUE_BYTES = 4096  # of a plan of some 50 items
 PUBSUB_HARD_BYTES_MIN = 4 * 2**20  # a frame may have 256 kB, and a batch brings several
 PUBSUB_LIMIT = "pubsub 33554432 8388608 60"
 IDLE_S_MIN = 60
@@ -83,6 +84,16 @@ def stream_nodes(facts: Facts) -> Ailment | None:
     why = "an idle session's log takes 4.3 kB; with 512, 0.75 kB (those that are there stay as they are)"
     mend = f"CONFIG SET stream-node-max-bytes {STREAM_NODE_BYTES}"
     return Ailment("note", "stream_nodes", f"stream-node-max-bytes is {node}", why, [mend])
+
+
+def row_hashes(facts: Facts) -> Ailment | None:
+    """A hash is packed while no value is longer than this, and a plan is longer than the default."""
+    longest = facts.number("hash-max-listpack-value")
+    if "hash-max-listpack-value" not in facts.config or longest >= ROW_VALUE_BYTES:
+        return None
+    why = "a row takes 400 to 700 bytes more than it need (rows that are there stay so until they are written again)"
+    mend = f"CONFIG SET hash-max-listpack-value {ROW_VALUE_BYTES}"
+    return Ailment("note", "row_hashes", f"hash-max-listpack-value is {longest}", why, [mend])
 
 
 def replicas(facts: Facts) -> Ailment | None:

@@ -40,6 +40,7 @@ CHECKS: Sequence[Check] = (
     condition.feed_clock,
     condition.strangers,
     configuration.stream_nodes,
+    configuration.row_hashes,
     configuration.configuration_told,
 )
 SIGNS: dict[Severity, tuple[str, str]] = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "cyan")}

@@ -10,7 +10,7 @@ ROLES: tuple[Role, ...] = ("agent", "worker", "carrier", "operator")
 
 PARAMETERS = (
     *("maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save", "stream-node-max-bytes", "timeout"),
-    *("min-replicas-to-write", "client-output-buffer-limit", "maxclients"),
+    *("min-replicas-to-write", "client-output-buffer-limit", "maxclients", "hash-max-listpack-value"),
 )
 
 
