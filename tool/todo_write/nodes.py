@@ -118,8 +118,13 @@ class Nodes(Generic[T]):
         raise RedisConnectionError(f"{self._location}: no node tells who serves what; the last: {failed}")
 
     async def _slots(self, address: Address) -> list[tuple[int, int, Address]]:
+        # No time-out of redis-py's: it sends under asyncio.wait_for, which in Python 3.11 can swallow a cancellation.
         redis: Any = Redis.from_url(
-            self._location.at(address), protocol=2, retry=Retry(NoBackoff(), 0), socket_connect_timeout=ANSWER_S
+            self._location.at(address),
+            protocol=2,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=None,
+            socket_connect_timeout=ANSWER_S,
         )
         redis.response_callbacks.clear()
         try:

@@ -58,7 +58,8 @@ async def patiently(
 
     async def sleep(seconds: float) -> None:
         try:
-            await asyncio.wait_for(stop.wait(), seconds)
+            async with asyncio.timeout(seconds):  # asyncio.wait_for can swallow a cancellation in Python 3.11
+                await stop.wait()
         except TimeoutError:
             return
 

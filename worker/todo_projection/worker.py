@@ -135,7 +135,8 @@ class Worker:
     async def _stand_by(self, parts: Parts) -> None:
         """Read nothing, until an operator mandates this worker's units and no newer worker has beaten for long."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), STAND_BY_S)
+            async with asyncio.timeout(STAND_BY_S):
+                await self._stop.wait()
             return
         if not await self._is_newest(parts):
             return
