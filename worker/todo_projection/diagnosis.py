@@ -13,6 +13,7 @@ class Ailment(msgspec.Struct, frozen=True):
     """One finding: what it is, why it matters, and what mends it.
 
     A ``mend`` in capitals is a command of the server, any other one for a shell; without any, ``why`` says what to do.
+    ``at`` are the servers it was found at, where there are several.
     """
 
     severity: Severity
@@ -20,6 +21,7 @@ class Ailment(msgspec.Struct, frozen=True):
     what: str
     why: str
     mend: list[str] = []
+    at: list[str] = []
 
 
 class Diagnosis(msgspec.Struct, frozen=True):

@@ -25,6 +25,33 @@ class FeedFacts(msgspec.Struct, frozen=True):
     other_groups: list[str]
 
 
+class PrimaryFacts(msgspec.Struct, frozen=True):
+    """A primary of a cluster: the replicas in touch with it, and the slots it is giving away or being given."""
+
+    address: str
+    replicas: int
+    slots_on_their_way: int
+
+
+class ClusterFacts(msgspec.Struct, frozen=True):
+    """A cluster, as one of its nodes sees it."""
+
+    state: str
+    slots_served: int
+    primaries: list[PrimaryFacts]
+
+
+class SentinelFacts(msgspec.Struct, frozen=True):
+    """A sentinel: the primary it names, and what it knows of; ``refused`` says why it did not answer, if so."""
+
+    address: str
+    refused: str = ""
+    primary: str = ""
+    quorum: int = 0
+    others: int = 0
+    replicas: int = 0
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What was found. ``info``, ``config``, ``feeds`` and ``lacking`` hold nothing of what was refused.
 
@@ -54,6 +81,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     databases: list[int] = []  # the others that hold the same namespace
     feeds: list[FeedFacts] = []
     workers: int = 0  # those that work and beat
+    cluster: ClusterFacts | None = None
+    service: str = ""  # what sentinels call it
+    sentinels: list[SentinelFacts] = []
 
     def says(self, name: str) -> str:
         """A parameter, from CONFIG or, where that is refused, from INFO; '' when nobody says."""

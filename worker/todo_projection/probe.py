@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from redis.exceptions import NoPermissionError, ResponseError
 
 from todo_projection.beats import BEATS_MISSED_MAX, WORKING, read_beats
@@ -25,11 +26,22 @@ class Probe:
 
     async def read(self, *, layout: str, user: str | None, role: Role | None, **more: Any) -> Facts:
         """All facts; ``user`` is asked about instead of the one of this connection."""
+        facts = await self.read_server(layout=layout, user=user, role=role, **more)
+        return msgspec.structs.replace(
+            facts,
+            databases=await self._databases(facts.info),
+            feeds=[] if layout else await self._feeds(),
+            workers=await self._workers(facts.now),
+            refused=self._refused,
+        )
+
+    async def read_server(self, *, user: str | None, role: Role | None, **more: Any) -> Facts:
+        """Those of the server alone, not of the namespace."""
         hello = _pairs(await self._ask("HELLO") or [])
         info = _info(await self._ask("INFO") or b"")
         now, host_now, doubt_ms = await self._clocks()
         user = user or await self._name()
-        lacks = await lacking(self._wire, self._keys, user)
+        lacks = await lacking(self._wire, self._keys, user, sharded=hello.get("mode") == "cluster")
         if isinstance(lacks, str):
             self._refused["ACL DRYRUN"] = lacks
         return Facts(
@@ -46,10 +58,6 @@ class Probe:
             now=now,
             host_now=host_now,
             doubt_ms=doubt_ms,
-            layout=layout,
-            databases=await self._databases(info),
-            feeds=[] if layout else await self._feeds(),
-            workers=await self._workers(now),
             refused=self._refused,
             **more,
         )

@@ -77,12 +77,13 @@ def commands(role: Role) -> list[str]:
     return sorted({name for names in _SENT[role].values() for name in names.split()})
 
 
-async def lacking(wire: Wire, keys: Keys, user: str) -> dict[Role, list[str]] | str:
+async def lacking(wire: Wire, keys: Keys, user: str, *, sharded: bool = False) -> dict[Role, list[str]] | str:
     """What a user lacks for each role, as access rules to be granted; a text: why the server does not tell.
 
+    A node of a cluster publishes ``sharded``, and is asked who serves what.
     Raises redis errors other than a refusal.
     """
-    samples = [sample for role in ROLES for sample in _samples(role, keys)]
+    samples = [sample for role in ROLES for sample in _samples(role, keys, sharded=sharded)]
     replies = await wire.pipeline([("ACL", "DRYRUN", user, *sample.command) for sample in samples])
     lacks: dict[Role, dict[str, None]] = {role: {} for role in ROLES}
     reached: dict[Role, set[str]] = {role: set() for role in ROLES}
@@ -111,11 +112,14 @@ class _Sample(NamedTuple):
     command: Command
 
 
-def _samples(role: Role, keys: Keys) -> Iterator[_Sample]:
+def _samples(role: Role, keys: Keys, *, sharded: bool) -> Iterator[_Sample]:
+    if sharded:
+        yield _Sample(role, "cluster|slots", "-", ("CLUSTER", "SLOTS"))
     for place, names in _SENT[role].items():
         key = () if place == "-" else (_sample_key(place, keys),)
-        for name in names.split():
-            command: Command = (*name.split("|"), *key, *_REST.get(name, []))
+        for plain in names.split():
+            name = f"s{plain}" if sharded and place == "channel" else plain
+            command: Command = (*name.split("|"), *key, *_REST.get(plain, []))
             if name == "xreadgroup":
                 command = ("XREADGROUP", "GROUP", "g", "c", "STREAMS", *key, ">")
             elif name == "xread":

@@ -1,0 +1,124 @@
+"""The doctor where several servers belong together: every primary is looked at, and how all of them stand."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from redis.asyncio import Redis
+
+from consulting import Patient
+from eventually import eventually
+from fleet import Fleet
+from projecting import working
+from todo_projection.diagnosis import Ailment
+from todo_projection.doctor import diagnose
+from todo_projection.facts import ROLES, ClusterFacts, Facts, PrimaryFacts, SentinelFacts
+from todo_write.events import Keys
+from topologies import SERVICE, Cluster, Move, Service, ask
+
+PARAMETERS = {
+    "maxmemory": "256mb",
+    "stream-node-max-bytes": "512",
+    "client-output-buffer-limit": "pubsub 33554432 8388608 60",
+    "min-replicas-to-write": "1",
+}
+
+
+@pytest.fixture
+def whole(request: pytest.FixtureRequest, fleet: Fleet, topology: str) -> Iterator[Service | Cluster]:
+    """The servers of a topology, set as the doctor likes them, and as they were afterwards."""
+    place = fleet.service if topology == "sentinel" else fleet.cluster
+    before = {server: {name: ask(server, "CONFIG", "GET", name)[1] for name in PARAMETERS} for server in place.servers}
+    for server in place.servers:
+        for name, value in PARAMETERS.items():
+            ask(server, "CONFIG", "SET", name, value)
+    yield place
+    for server, values in before.items():
+        for name, value in values.items():
+            ask(server, "CONFIG", "SET", name, value)
+    for one in place.sentinels if isinstance(place, Service) else ():
+        one.thaw()
+    place.wait_until_whole()
+
+
+@pytest.fixture
+async def patient(whole: Service | Cluster, namespace: str, redis: Redis) -> AsyncIterator[Patient]:
+    """These servers with a worker."""
+    patient = Patient(whole.url, namespace, redis)
+    async with working(whole.url, namespace):
+        await eventually(lambda: patient.redis.exists(Keys(namespace).workers))
+        yield patient
+
+
+@pytest.mark.parametrize("topology", ["sentinel", "cluster"], indirect=True)
+async def test_sound_servers_have_nothing(patient: Patient) -> None:
+    assert await patient.findings() == {}
+
+
+@pytest.mark.parametrize("topology", ["cluster"], indirect=True)
+async def test_what_ails_one_primary_is_found_and_where(patient: Patient, fleet: Fleet) -> None:
+    first, second, _ = fleet.cluster.primaries
+    ask(first, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    try:
+        found = await patient.findings()
+        assert set(found) == {"eviction"}
+        assert found["eviction"].at == [f"{first.host}:{first.port}"]
+        ask(second, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        assert set((await patient.findings())["eviction"].at) == {f"{one.host}:{one.port}" for one in (first, second)}
+    finally:
+        for one in (first, second):
+            ask(one, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+@pytest.mark.parametrize("topology", ["cluster"], indirect=True)
+async def test_a_slot_left_on_its_way_is_found(patient: Patient, fleet: Fleet) -> None:
+    cluster = fleet.cluster
+    source, target, _ = cluster.primaries
+    keys = Keys(patient.namespace)
+    key = next(keys.feed(number) for number in range(64) if cluster.owner(keys.feed(number)) is source)
+    move = Move(cluster, key, target)
+    move.begin()
+    found = await patient.findings()
+    assert found["cluster_slots"].what == "slots on their way: 1"
+    await asyncio.to_thread(move.carry)
+    await asyncio.to_thread(move.end)
+    assert await patient.findings() == {}
+
+
+@pytest.mark.parametrize("topology", ["sentinel"], indirect=True)
+async def test_sentinels_that_are_silent_are_an_error_once_no_fail_over_is_possible(
+    patient: Patient, fleet: Fleet
+) -> None:
+    for count, severity in ((1, "warning"), (2, "error")):
+        fleet.service.sentinels[count - 1].freeze()
+        found = (await patient.findings())["sentinels_reached"]
+        assert (found.severity, len(found.at)) == (severity, count)
+
+
+@pytest.mark.parametrize("topology", ["sentinel"], indirect=True)
+async def test_a_quorum_of_one_is_found_and_mended_by_what_is_printed(patient: Patient, fleet: Fleet) -> None:
+    for sentinel in fleet.service.sentinels:
+        ask(sentinel, "SENTINEL", "SET", SERVICE, "quorum", 1)
+    found = (await patient.findings())["sentinels_quorum"]
+    for sentinel in fleet.service.sentinels:
+        ask(sentinel, *found.mend[0].split())
+    assert await patient.findings() == {}
+
+
+def found(**more: object) -> dict[str, Ailment]:
+    facts = Facts(
+        address="a", namespace="t", database=0, workers=1, version="7.2.0", lacking={r: [] for r in ROLES}, **more
+    )  # type: ignore[arg-type]  # of any field
+    return {one.name: one for one in diagnose(facts).findings}
+
+
+def test_slots_that_nobody_serves_and_primaries_that_nobody_follows_are_found() -> None:
+    primaries = [PrimaryFacts("a:1", 1, 0), PrimaryFacts("b:1", 0, 0)]
+    ailing = found(cluster=ClusterFacts("fail", 10923, primaries))
+    assert ailing["cluster_state"].what == "cluster_state is fail, 10923 of 16384 slots are served"
+    assert ailing["cluster_replicas"].at == ["b:1"]
+
+
+def test_sentinels_that_disagree_or_know_no_replica_are_found() -> None:
+    one, other = (SentinelFacts(f"s{n}:1", primary=f"p{n}:1", quorum=2, others=2, replicas=0) for n in (1, 2))
+    assert {"sentinels_agree", "service_replicas"} <= set(found(sentinels=[one, other], service="plans"))

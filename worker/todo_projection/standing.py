@@ -1,0 +1,81 @@
+"""What servers that belong together say of each other: a cluster's nodes, and a service's sentinels."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from redis.exceptions import RedisError
+
+from todo_projection.facts import ClusterFacts, PrimaryFacts, SentinelFacts
+from todo_projection.wire import Wire, settled
+from todo_write.log import Address, Location
+
+SENTINEL_S = 2.0
+FIELDS = 8  # of a line of CLUSTER NODES; slots come behind them
+
+
+async def read_cluster(wire: Wire) -> ClusterFacts:
+    """As the first primary that answers sees it; raises redis errors when none does.
+
+    Of slots on their way each tells its own only.
+    """
+    failed: Exception | None = None
+    seen: list[tuple[str, str]] = []
+    for node in await wire.primaries():
+        try:
+            nodes, info = settled(await node.pipeline([("CLUSTER", "NODES"), ("CLUSTER", "INFO")]))
+            seen.append((nodes.decode(), info.decode()))
+        except (RedisError, OSError) as error:
+            failed = error
+    if not seen:
+        raise failed or RedisError("no node serves a slot")
+    said = dict(line.split(":", 1) for line in seen[0][1].splitlines() if ":" in line)
+    moving = Counter(address for nodes, _ in seen for address in _moving(nodes))
+    return ClusterFacts(said["cluster_state"], int(said["cluster_slots_ok"]), _primaries(seen[0][0], moving))
+
+
+async def read_sentinels(location: Location) -> list[SentinelFacts]:
+    """What each sentinel of a URL says of the service; one that does not answer is said to."""
+    return [await _sentinel(location, address) for address in location.addresses]
+
+
+async def _sentinel(location: Location, address: Address) -> SentinelFacts:
+    wire = Wire(location.sentinel(address), timeout_s=SENTINEL_S)
+    try:
+        flat = await wire.command("SENTINEL", "MASTER", location.service)
+    except (RedisError, OSError) as error:
+        return SentinelFacts(str(address), refused=str(error))
+    finally:
+        await wire.aclose()
+    said: Mapping[str, str] = {
+        name.decode(): value.decode("utf-8", "replace") for name, value in zip(flat[::2], flat[1::2], strict=True)
+    }
+    return SentinelFacts(
+        str(address),
+        primary=str(Address(said["ip"], int(said["port"]))),
+        quorum=int(said["quorum"]),
+        others=int(said["num-other-sentinels"]),
+        replicas=int(said["num-slaves"]),
+    )
+
+
+def _rows(nodes: str) -> list[list[str]]:
+    """A line: id, host:port@bus,name, flags, whom it follows, ping, pong, epoch, link, slots."""
+    return [line.split() for line in nodes.splitlines() if line]
+
+
+def _address(row: Sequence[str]) -> str:
+    host, _, port = row[1].partition("@")[0].rpartition(":")
+    return str(Address(host.strip("[]"), int(port)))
+
+
+def _moving(nodes: str) -> list[str]:
+    """The node's own address, once for each slot that it gives away: `[slot->-id]`; the other end has `[slot-<-id]`."""
+    return [_address(row) for row in _rows(nodes) if "myself" in row[2] for part in row[FIELDS:] if "->-" in part]
+
+
+def _primaries(nodes: str, moving: Mapping[str, int]) -> list[PrimaryFacts]:
+    """Those with slots."""
+    rows = _rows(nodes)
+    follows = [row[3] for row in rows if "slave" in row[2] and "fail" not in row[2] and row[7] == "connected"]
+    primaries = [row for row in rows if "master" in row[2] and len(row) > FIELDS]
+    return [PrimaryFacts(_address(row), follows.count(row[0]), moving.get(_address(row), 0)) for row in primaries]
