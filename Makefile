@@ -33,7 +33,7 @@ bench: $(READY) ## The benchmark, beside the usual loop in the same run; ARGS="â
 chaos: SEEDS ?= 1 2 3
 chaos: STEPS ?= 100
 chaos: SERVERS ?= embedded
-chaos: $(READY) ## Processes that die, servers that fail, and what is lost; SEEDS="1 2" STEPS=100 SERVERS="redis:7.0 embedded"
+chaos: $(READY) ## Processes that die, servers that fail, and what is lost; SEEDS="1 2" STEPS=100 SERVERS="redis:7.0 embedded sentinel cluster"
 	PYTHONPATH=tests $(BIN)/python -m chaos --seeds "$(SEEDS)" --steps $(STEPS) --servers "$(SERVERS)"
 
 mutants: $(READY) ## Lines broken on purpose, and the tests that must notice; ARGS="--only etag -j 4" are passed on

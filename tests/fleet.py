@@ -31,7 +31,7 @@ class Fleet:
         self.uncovered = uncovered
         self._shared: dict[str, Server] = {}
         self._places: dict[str, Service | Cluster] = {}
-        self._running: list[Server] = []
+        self._running: list[Server | Service | Cluster] = []
         self._embedded_program = wheel_server() or find_server()
         self.embedded = f"embedded {version(self._embedded_program)}"
         atexit.register(self.stop)  # a second Ctrl-C goes past pytest's own teardown
@@ -69,6 +69,12 @@ class Fleet:
         """The cluster, started if need be; left whole by whoever uses it."""
         return cast("Cluster", self._place("cluster", Cluster))
 
+    def launch_whole(self, name: str) -> Service | Cluster:
+        """New servers that belong together, ``sentinel`` or ``cluster``."""
+        whole = (Service if name == "sentinel" else Cluster)(self._embedded_program)
+        self._running.append(whole)
+        return whole
+
     def _place(self, name: str, kind: Callable[[Path], Service | Cluster]) -> Service | Cluster:
         if name not in self._places:
             self._places[name] = kind(self._embedded_program)
@@ -87,8 +93,8 @@ class Fleet:
         self._running.append(server)
         return server
 
-    def end(self, server: Server) -> None:
-        """End a server for good."""
+    def end(self, server: Server | Service | Cluster) -> None:
+        """End a server for good, or all of several."""
         server.stop()
         self._running.remove(server)  # only now: an interrupted stop is repeated at exit
 

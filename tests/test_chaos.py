@@ -12,6 +12,7 @@ import pytest
 
 from chaos.__main__ import OPTIONS
 from chaos.blows import WEIGHTS
+from chaos.ground import Alone
 from chaos.ledger import Call
 from chaos.run import run
 from chaos.script import VIEWERS, WORKERS, WRITERS, Plan
@@ -30,7 +31,7 @@ async def test_nothing_is_lost_doubled_or_reordered_under_blows(launch: Callable
     server = launch(*OPTIONS)
     seed = int(os.environ.get("TODO_CHAOS_SEED", "1"))
     plan = Plan(seed, STEPS, server.name)
-    totals = await run(plan, server, tmp_path, print)
+    totals = await run(plan, Alone(server), tmp_path, print)
     assert set(totals.blows) == set(WEIGHTS)
     assert totals.verdict.events > 0
     assert totals.frames > 0
@@ -81,7 +82,7 @@ WHOLE = ("w/s/1/0", "w/s/1/1", "w/s/2/0")
         (WHOLE, [FIRST, Call("s", "w", 2, 1, "refused")], (0, 0, 0), "was refused, and is there"),
         (WHOLE, [FIRST, Call("s", "w", 2, 2, "unknown")], (0, 0, 0), "stands there in part"),
         (WHOLE, [FIRST], (0, 0, 0), "nobody wrote w/s/2/0"),
-        (WHOLE[:2], [FIRST, Call("s", "w", 2, 1, "rewound")], (0, 0, 0), "was told that the log went back"),
+        (WHOLE[:2], [FIRST, Call("s", "w", 2, 1, "rewound", told=True)], (0, 0, 0), "was told that the log went back"),
         (("w/s/2/0", "w/s/1/0"), [Call("s", "w", 1, 1), Call("s", "w", 2, 1)], (0, 0, 1), "reordered"),
     ],
 )
@@ -92,6 +93,29 @@ def test_what_a_log_should_not_hold_or_lack_is_told(
     verdict.log("s", entries(*log), calls, set())
     assert (verdict.lost, verdict.doubled, verdict.reordered) == counts
     assert any(word in line for line in verdict.wrong) if word else not verdict.wrong
+
+
+def told(number: int, outcome: str = "rewound") -> Call:
+    return Call("s", "w", number, 1, outcome, told=True)
+
+
+@pytest.mark.parametrize(
+    ("log", "calls", "counts"),
+    [
+        (WHOLE[:2], [FIRST, SECOND, told(3)], (0, 1, 0)),
+        (WHOLE[:2], [FIRST, SECOND, Call("s", "w", 3, 1, "refused"), told(4, "unknown")], (0, 1, 0)),
+        (WHOLE[:2], [FIRST, SECOND], (0, 0, 1)),
+        ((*WHOLE[:2], "w/s/3/0"), [FIRST, SECOND, accepted(3, "5-2")], (1, 0, 0)),
+        ((*WHOLE[:2], "w/s/4/0"), [FIRST, SECOND, told(3), accepted(4, "5-2")], (0, 1, 0)),
+        ((*WHOLE[:2], "w/s/3/0"), [FIRST, SECOND, accepted(3, "5-2"), told(4)], (1, 0, 0)),
+    ],
+)
+def test_where_a_log_may_go_back_its_writer_must_know_by_its_next_answer(
+    log: tuple[str, ...], calls: list[Call], counts: tuple[int, int, int]
+) -> None:
+    verdict = Verdict(may_go_back=True)
+    verdict.log("s", entries(*log), calls, set())
+    assert (verdict.lost, verdict.told, verdict.gone) == counts
 
 
 def test_an_accepted_event_of_a_log_that_was_deleted_is_not_lost() -> None:

@@ -10,17 +10,18 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from servers import ProcessServer, Server
-from todo_projection.embedded import free_port
+from servers import OPTIONS, ProcessServer, Server
+from todo_projection.embedded import free_port, server_command
 from todo_write.events import slot
 
 SERVICE = "plans"
-UP_S = 40.0
+UP_S = 90.0
 SLOTS = 16384
-QUICK = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5")
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")  # so that a restart loses nothing
+QUICK = (*DURABLE, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5")
 DOWN_MS = 1000
-# What a sentinel does every second or ten, several times a second.
-PERIODS_MS = {"ping-period": 100, "ask-period": 100, "info-period": 100, "publish-period": 200}
+# What a sentinel does every second or ten, several times a second; and for 30 s it trusts nobody once it stood still.
+PERIODS_MS = {"ping-period": 100, "ask-period": 100, "info-period": 100, "publish-period": 200, "tilt-period": 1000}
 
 
 def wait(condition: Callable[[], object], what: str) -> None:
@@ -51,6 +52,19 @@ def text(answer: Any) -> Any:
     if isinstance(answer, list):
         return [text(one) for one in parts]
     return answer.decode() if isinstance(answer, bytes) else answer
+
+
+class Member(ProcessServer):
+    """A server with a file of its configuration, where others that change its part in the whole can keep that."""
+
+    def _build_command(self, program: Path, options: tuple[str, ...]) -> list[str]:
+        words = server_command(program, folder=self.folder, port=self.port, options=(*OPTIONS, *options))[1:]
+        empty = '""'
+        pairs = zip(words[::2], words[1::2], strict=True)
+        lines = [f"{name.removeprefix('--')} {value or empty}" for name, value in pairs]
+        config = self.folder / "server.conf"
+        config.write_text("\n".join(lines) + "\n")
+        return [str(program), str(config)]
 
 
 class Sentinel(ProcessServer):
@@ -104,6 +118,11 @@ class Service:
         primary = self.primary
         return [server for server in self.servers if server is not primary]
 
+    def hurry(self) -> None:
+        """Have sentinels that have just started be quick: this is kept in no file of theirs."""
+        for sentinel in self.sentinels:
+            ask(sentinel, "SENTINEL", "DEBUG", *[part for pair in PERIODS_MS.items() for part in pair])
+
     def fail_over(self) -> None:
         """Have the sentinels promote a replica, and wait until all of them name it."""
         before = self.primary
@@ -131,17 +150,14 @@ class Service:
             server.stop()
 
     def _start(self, program: Path) -> None:
-        self.servers.append(ProcessServer(program, "primary", QUICK))
+        self.servers.append(Member(program, "primary", QUICK))
         first = self.servers[0]
         for _ in range(2):
-            self.servers.append(
-                ProcessServer(program, "replica", (*QUICK, "--replicaof", f"{first.host} {first.port}"))
-            )
+            self.servers.append(Member(program, "replica", (*QUICK, "--replicaof", f"{first.host} {first.port}")))
         wait(lambda: len(ask(first, "ROLE")[2]) == len(self.servers) - 1, "no replicas")
         for _ in range(3):
             self.sentinels.append(Sentinel(program, first))
-            periods = [part for pair in PERIODS_MS.items() for part in pair]
-            ask(self.sentinels[-1], "SENTINEL", "DEBUG", *periods)
+        self.hurry()
         self.wait_until_whole()
 
     def _named(self) -> Server | None:
@@ -225,7 +241,7 @@ class Cluster:
             bus = ("--cluster-port", str(free_port()))
             options = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(DOWN_MS), *bus)
             more = ("--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no")
-            self.servers.append(ProcessServer(program, f"node {len(self.servers)}", (*QUICK, *options, *more)))
+            self.servers.append(Member(program, f"node {len(self.servers)}", (*QUICK, *options, *more)))
         first = self.servers[0]
         for number, server in enumerate(self.servers):
             ask(server, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError, ResponseError
 from chaos.actor import Actor, Role
 from chaos.cast import Cast
 from chaos.script import MORTAL, NAMESPACE, PARTITIONS, SESSIONS, TRIMMED
+from chaos.shifts import Shifts
 from chaos.stage import Stage
 from eventually import eventually
 from todo_write.events import GROUP
@@ -35,6 +36,7 @@ WEIGHTS = {
     "delete a session": 4,
     "poison sessions": 4,
 }
+OF_ONE = {"freeze the server", "restart the server", "fill the server", "trim a log"}
 POINTERS_LOST, LOST_S = 50, 30.0
 HANDS_FULL_S = 0.2
 
@@ -42,8 +44,10 @@ HANDS_FULL_S = 0.2
 class Blows:
     """``strike`` one by name. ``deleted`` holds, per session, the epochs of logs that may be gone by our hand."""
 
-    def __init__(self, stage: Stage, cast: Cast, pick: random.Random) -> None:
+    def __init__(self, stage: Stage, cast: Cast, pick: random.Random, shifts: Shifts | None) -> None:
         self.deleted: dict[str, set[int]] = {}
+        self.weights = WEIGHTS
+        self._shifts = shifts
         self._stage, self._cast, self._pick = stage, cast, pick
         self._undoing: set[asyncio.Task[None]] = set()
         self._blows: dict[str, Callable[[], Awaitable[str]]] = {
@@ -65,6 +69,10 @@ class Blows:
             "delete a session": self._delete_session,
             "poison sessions": self._poison,
         }
+        if shifts is not None:
+            steady = {name: weight for name, weight in WEIGHTS.items() if name not in OF_ONE}
+            self.weights = {**steady, **shifts.weights}
+            self._blows |= {name: shifts.blow(name) for name in shifts.weights}
 
     async def strike(self, name: str) -> str:
         """Do it; what was done, in a few words."""
@@ -76,7 +84,10 @@ class Blows:
             await asyncio.gather(*self._undoing)
         for actor in self._cast.actors:
             actor.send(signal.SIGCONT)
-        await self._stage.redis.config_set("maxmemory", "0")
+        if self._shifts is not None:
+            await self._shifts.settled()
+        else:
+            await self._stage.redis.config_set("maxmemory", "0")
 
     async def lose_pointers(self) -> str:
         """End the writers; what they wrote last is in the hands of workers that die, or has no pointer any more."""
@@ -129,11 +140,11 @@ class Blows:
         return f"{victim.name} for {seconds:.1f} s"
 
     async def _cut(self, kind: str) -> str:
-        cut = await self._stage.redis.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
-        return f"{cut} of them"
+        cut = await self._stage.everywhere("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+        return f"{sum(cut)} of them"
 
     async def _freeze(self) -> str:
-        seconds, server = self._pick.uniform(0.2, 3.0), self._stage.server
+        seconds, (server,) = self._pick.uniform(0.2, 3.0), self._stage.ground.servers
         killed = self._pick.random() < 1 / 2
         await asyncio.to_thread(server.freeze)
         try:
@@ -144,11 +155,12 @@ class Blows:
         return f"for {seconds:.1f} s{told}"
 
     async def _restart(self) -> str:
-        await asyncio.to_thread(self._stage.server.restart)
+        (server,) = self._stage.ground.servers
+        await asyncio.to_thread(server.restart)
         return "with all it had"
 
     async def _forget_scripts(self) -> str:
-        await self._stage.redis.script_flush()
+        await self._stage.everywhere("SCRIPT", "FLUSH")
         return "all"
 
     async def _delete_feed(self) -> str:
@@ -174,7 +186,7 @@ class Blows:
 
     async def _delete_session(self) -> str:
         session = self._pick.choice(MORTAL)
-        async with connect(self._stage.server.url, namespace=NAMESPACE, partitions=PARTITIONS) as client:
+        async with connect(self._stage.ground.url, namespace=NAMESPACE, partitions=PARTITIONS) as client:
             log, tail = SessionLog(client, session), await self._stage.tail(session)
             if tail is None:
                 return f"{session}, which is not there"

@@ -19,6 +19,7 @@ class Call:
     count: int
     outcome: str = "unknown"
     positions: list[str] = field(default_factory=list[str])
+    told: bool = False  # that the log had gone back
 
     @property
     def names(self) -> list[str]:
@@ -44,6 +45,7 @@ class Ledger:
             return
         assert word in OUTCOMES, word
         self._calls[name].outcome = word
+        self._calls[name].told = word == "rewound" or "rewound" in rest
         if word == "accepted":
             (self._calls[name].positions,) = rest
 

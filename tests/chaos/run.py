@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from chaos.actor import Role
-from chaos.blows import WEIGHTS, Blows
+from chaos.blows import Blows
 from chaos.cast import Cast
 from chaos.ear import Ear
+from chaos.ground import Ground
 from chaos.ledger import Ledger
 from chaos.script import SESSIONS, Plan, deck
+from chaos.shifts import Shifts
 from chaos.stage import Stage
 from chaos.verdict import Verdict, judge
 from eventually import eventually
-from servers import Server
 
 PAUSE_S = (0.1, 0.9)
 BEGINS_S, SETTLES_S = 60.0, 120.0
@@ -43,7 +44,7 @@ class Totals:
         self.calls += other.calls
         self.poisoned += other.poisoned
         self.frames += other.frames
-        for what in ("lost", "doubled", "reordered", "events"):
+        for what in ("lost", "told", "gone", "doubled", "reordered", "events"):
             setattr(self.verdict, what, getattr(self.verdict, what) + getattr(other.verdict, what))
         self.verdict.wrong += other.verdict.wrong
 
@@ -59,21 +60,23 @@ class Totals:
         return (
             f"{self.blows.total()} steps, {kills} kills ({blows})\n"
             f"appends: {calls}; {found.events} events, {self.poisoned} of poison; {self.frames} frames\n"
+            f"gone with a fail-over: {found.told} told to their writers, {found.gone} whose writer was gone as well\n"
             f"lost {found.lost}, doubled {found.doubled}, reordered {found.reordered}, wrong {len(found.wrong)}"
         )
 
 
-async def run(plan: Plan, server: Server, folder: Path, tell: Tell) -> Totals:
+async def run(plan: Plan, ground: Ground, folder: Path, tell: Tell) -> Totals:
     """The totals of one run; what does not hold is in their verdict. Ends within the plan's bound."""
     pick = random.Random(plan.seed)
     tell(f"seed {plan.seed}, {plan.steps} steps on {plan.server}; again: {plan.again}")
     async with (
         asyncio.timeout(plan.bound_s),
-        Stage(server) as stage,
-        Ear(server.url) as ear,
-        Cast(server.url, folder, plan.seed) as cast,
+        Stage(ground) as stage,
+        Ear(ground) as ear,
+        Cast(ground.url, folder, plan.seed) as cast,
     ):
-        blows, totals = Blows(stage, cast, pick), Totals()
+        shifts = None if ground.whole is None else Shifts(ground.whole, pick, ear)
+        blows, totals = Blows(stage, cast, pick, shifts), Totals()
         try:
             await eventually(lambda: _has_begun(stage), within=BEGINS_S, message="no row came up")
             await _strike(plan, blows, pick, totals, tell)
@@ -96,7 +99,7 @@ async def run(plan: Plan, server: Server, folder: Path, tell: Tell) -> Totals:
 async def _strike(plan: Plan, blows: Blows, pick: random.Random, totals: Totals, tell: Tell) -> None:
     cards: list[str] = []
     for step in range(1, plan.steps + 1):
-        cards = cards or deck(pick, WEIGHTS)
+        cards = cards or deck(pick, blows.weights)
         name = cards.pop()
         await asyncio.sleep(pick.uniform(*PAUSE_S))  # not a wait for anything: the pace of a run
         tell(f"{step:4} {name}: {await blows.strike(name)}")

@@ -1,20 +1,20 @@
-"""One server and what stands in it, looked at and struck without the code under test."""
+"""What stands in the servers of a run, looked at and struck without the code under test."""
 
+import asyncio
 import json
 import random
 import secrets
 from pathlib import Path
 from typing import Any, Self
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import ConstantBackoff
+from redis.exceptions import RedisError
 
 import todo_write
+from chaos.ground import Ground, Patient
 from chaos.script import NAMESPACE, PARTITIONS
 from oracle import Entries
-from servers import Server
 from todo_write.events import GROUP, Keys
+from topologies import ask
 
 APPEND = (Path(todo_write.__file__).parent / "append.lua").read_text()
 UNSOUND: list[dict[str, Any]] = [
@@ -28,13 +28,11 @@ UNSOUND: list[dict[str, Any]] = [
 class Stage:
     """``redis`` answers in bytes and repeats what is harmless to repeat: nothing else is asked of it."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
         self.keys = Keys(NAMESPACE, PARTITIONS)
         self.feeds = [self.keys.feed(partition) for partition in range(PARTITIONS)]
-        retry = Retry(ConstantBackoff(0.1), 100)
-        # Any: redis-py types its answers for str and bytes alike.
-        self.redis: Any = Redis.from_url(server.url, socket_timeout=5, retry=retry)
+        self.redis = Patient(ground.connect)
         self.cut: dict[str, Entries] = {}  # what was trimmed off a log
         self.poisoned = 0
 
@@ -43,6 +41,15 @@ class Stage:
 
     async def __aexit__(self, *_: object) -> None:
         await self.redis.aclose()
+
+    async def everywhere(self, *command: Any) -> list[Any]:
+        """The answers of those servers that answer."""
+        answers = [asyncio.to_thread(ask, server, *command) for server in self.ground.servers if not server.frozen]
+        found = await asyncio.gather(*answers, return_exceptions=True)
+        for answer in found:
+            if isinstance(answer, BaseException) and not isinstance(answer, RedisError):
+                raise answer
+        return [answer for answer in found if not isinstance(answer, BaseException)]
 
     async def log(self, session: str) -> Entries:
         """The log as it stands."""

@@ -9,16 +9,23 @@ from chaos.ledger import Call, Ledger
 from chaos.script import MORTAL, SESSIONS
 from chaos.stage import Stage
 from oracle import Entries, expected_row, shown
+from todo_projection.cluster import open_wire
 from todo_projection.unit import mounted_units
 from todo_projection.verify import Verifier
-from todo_projection.wire import Wire
 
 
 @dataclass
 class Verdict:
-    """``wrong`` says what does not hold, in words; the counts are of events."""
+    """``wrong`` says what does not hold, in words; the counts are of events.
 
+    Where a replica may take over, ``may_go_back``, it may lack the end of a log. Then its writers must be told by their
+    next call: ``told`` counts such events, ``gone`` those whose writer ended before that, ``lost`` the rest.
+    """
+
+    may_go_back: bool = False
     lost: int = 0
+    told: int = 0
+    gone: int = 0
     doubled: int = 0
     reordered: int = 0
     events: int = 0
@@ -37,12 +44,14 @@ class Verdict:
         known = {name for call in calls for name in call.names}
         strangers = [name for name in names if name not in known and not name.startswith("poison/")]
         self.wrong += [f"{session}: nobody wrote {name}" for name in strangers]
-        self._count("lost", session, [name for call in calls for name in _missing(call, there, deleted)])
         present = set(names)
+        for call in calls:
+            if missing := _missing(call, there, deleted):
+                self._missed(session, call, missing, [one for one in calls if one.writer == call.writer], present)
         for call in calls:
             if call.outcome in ("refused", "rewound") and not present.isdisjoint(call.names):
                 self.wrong.append(f"{session}: {call.names[0]} was {call.outcome}, and is there")
-            if call.outcome == "rewound" and session not in MORTAL:
+            if call.told and session not in MORTAL and not self.may_go_back:
                 self.wrong.append(f"{session}: {call.names[0]} was told that the log went back")
             if 0 < len(present.intersection(call.names)) < call.count:
                 self.wrong.append(f"{session}: {call.names[0]} stands there in part")
@@ -66,6 +75,17 @@ class Verdict:
         if marked != indexed:
             self.wrong.append(f"marks: rows {sorted(marked)}, indexes {sorted(indexed)}")
 
+    def _missed(self, session: str, call: Call, missing: list[str], calls: list[Call], present: set[str]) -> None:
+        """Accepted events are not there: say whether their writer knows by now."""
+        later = sorted((one for one in calls if one.number > call.number), key=lambda one: one.number)
+        answer = next((one for one in later if one.told or not present.isdisjoint(one.names)), None)
+        if not self.may_go_back or (answer is not None and not answer.told):
+            self._count("lost", session, missing)
+        elif answer is None:
+            self.gone += len(missing)
+        else:
+            self.told += len(missing)
+
     def _count(self, what: str, session: str, names: list[str]) -> None:
         setattr(self, what, getattr(self, what) + len(names))
         self.wrong += [f"{session}: {what}: {', '.join(names[:5])}"] if names else []
@@ -73,13 +93,14 @@ class Verdict:
 
 async def judge(stage: Stage, ledger: Ledger, deleted: dict[str, set[int]]) -> Verdict:
     """Look at everything once all is still."""
-    verdict, rows = Verdict(), {session: await stage.row(session) for session in SESSIONS}
+    verdict = Verdict(may_go_back=stage.ground.whole is not None)
+    rows = {session: await stage.row(session) for session in SESSIONS}
     for session in SESSIONS:
         entries = stage.cut.get(session, []) + await stage.log(session)
         verdict.log(session, entries, ledger.of(session), deleted.get(session, set()))
         verdict.row(session, entries, rows[session])
     verdict.marks(rows, await stage.marked())
-    wire = Wire(stage.server.url)
+    wire = open_wire(stage.ground.url)
     try:
         verifier = Verifier(wire, stage.keys, mounted_units())
         found = [finding async for finding in verifier.verify(SESSIONS)] + await verifier.lost()

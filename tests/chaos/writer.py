@@ -1,8 +1,8 @@
 """A writer as a process, ``-m chaos.writer URL NAME SEED FILE SESSION…``: appends until SIGTERM, with a file of it.
 
 A line of the file is a JSON array. ``["try", call, count]`` goes before the call, its outcome behind it:
-``["accepted", call, positions]``, ``["refused", call]``, ``["rewound", call]`` or ``["unknown", call]``. A call without
-an outcome is one its writer died with.
+``["accepted", call, positions]``, ``["refused", call]``, ``["rewound", call]`` or ``["unknown", call]``, which ends in
+``"rewound"`` where that was told too. A call without an outcome is one its writer died with.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class Writer:
             except OutcomeUnknown:
                 self._note("unknown", call)
             except LogRewound as rewound:
-                self._note("unknown" if rewound.maybe_stored else "rewound", call)
+                self._note(*(("unknown", call, "rewound") if rewound.maybe_stored else ("rewound", call)))
             else:
                 self._note("accepted", call, [str(position) for position in positions])
             try:
