@@ -202,6 +202,26 @@ async def test_all_nodes_silent_for_a_while(cluster: Cluster, namespace: str, pa
     await check_right(field, "s")
 
 
+async def test_all_nodes_killed_and_started_again_lose_nothing(
+    cluster: Cluster, namespace: str, patient: Client, field: Field
+) -> None:
+    log = SessionLog(patient, "s")
+    async with working(cluster.url, namespace), viewing(patient, "s") as viewer:
+        await log.append("todo/write", plan("0"))
+        await viewer.shows("s", todos("0"))
+        for server in cluster.servers:
+            server.kill()
+        writing = asyncio.create_task(log.append("todo/write", plan("1")))
+        done, _ = await asyncio.wait({writing}, timeout=1)
+        assert not done
+        for server in cluster.servers:
+            await asyncio.to_thread(server.restart)
+        assert (await writing).seq == 1
+        await viewer.shows("s", todos("1"), within=30)
+    await asyncio.to_thread(cluster.wait_until_whole)
+    await check_right(field, "s")
+
+
 async def test_no_replica_is_asked_for_anything(cluster: Cluster, namespace: str, patient: Client) -> None:
     replicas = [server for server in cluster.servers if server not in cluster.primaries]
     for replica in replicas:

@@ -19,7 +19,7 @@ from viewing import viewing
 
 READONLY_S = float(os.environ.get("TODO_TEST_READONLY_S", "1"))
 BUDGET_MS = 30_000  # a fail-over takes a second or two here, and longer on a busy machine
-OURS = ("hgetall", "hmget", "eval", "evalsha", "xreadgroup", "xrange", "subscribe")
+OURS = ("hgetall", "hmget", "eval", "evalsha", "xreadgroup", "xrange")
 
 
 @pytest.fixture
@@ -30,6 +30,7 @@ def service(fleet: Fleet) -> Iterator[Service]:
         server.thaw()
         if not server.alive():
             server.restart()
+    fleet.service.hurry()
     fleet.service.wait_until_whole()
 
 
@@ -105,14 +106,18 @@ async def test_writers_worker_and_viewer_go_on_after_a_fail_over_without_loss(
 
 
 async def test_no_replica_is_asked_for_anything(service: Service, namespace: str, patient: Client) -> None:
-    for replica in service.replicas:
-        ask(replica, "CONFIG", "RESETSTAT")
+    for server in service.servers:
+        ask(server, "CONFIG", "RESETSTAT")
     async with working(service.url, namespace), viewing(patient, "s", poll_ms=100) as viewer:
         await SessionLog(patient, "s").append("todo/write", plan("a"))
         await viewer.shows("s", todos("a"))
+        await eventually(lambda: "cmdstat_hmget:" in ask(service.primary, "INFO", "commandstats"))  # it has polled
+        for replica in service.replicas:  # sentinels subscribe as well, to channels of their own
+            assert ask(replica, "PUBSUB", "CHANNELS", f"{namespace}:*") == []
+        assert ask(service.primary, "PUBSUB", "CHANNELS", f"{namespace}:*") != []
     for replica in service.replicas:
         stats = ask(replica, "INFO", "commandstats")
-        assert not [name for name in OURS if f"cmdstat_{name}:" in stats and name not in ("hmget", "subscribe")]
+        assert not [name for name in OURS if f"cmdstat_{name}:" in stats]
 
 
 async def test_all_sentinels_away_stop_nobody_who_is_connected(
@@ -144,6 +149,57 @@ async def test_a_server_that_only_reads_for_a_while_loses_nothing(own_server: Se
         position = await writing
         await projected(redis, await client.keys(), "s", position)
         assert position.seq == 1
+
+
+async def test_a_primary_that_only_reads_and_sentinels_that_say_nothing_of_it_lose_nothing(
+    service: Service, namespace: str, patient: Client
+) -> None:
+    log, primary = SessionLog(patient, "s"), service.primary
+    async with working(service.url, namespace), viewing(patient, "s") as viewer:
+        await log.append("todo/write", plan("0"))
+        await viewer.shows("s", todos("0"))
+        for sentinel in service.sentinels:
+            sentinel.freeze()
+        ask(primary, "REPLICAOF", "127.0.0.1", "1")
+        writing = asyncio.create_task(log.append("todo/write", plan("1")))
+        done, _ = await asyncio.wait({writing}, timeout=READONLY_S)
+        assert not done
+        ask(primary, "REPLICAOF", "NO", "ONE")
+        assert (await writing).seq == 1
+        await viewer.shows("s", todos("1"), within=30)
+    await check_right(service, namespace, "s")
+
+
+async def test_all_servers_and_sentinels_killed_and_started_again_lose_nothing(
+    service: Service, namespace: str, patient: Client
+) -> None:
+    log = SessionLog(patient, "s")
+    async with working(service.url, namespace), viewing(patient, "s") as viewer:
+        await log.append("todo/write", plan("0"))
+        await viewer.shows("s", todos("0"))
+        for one in (*service.sentinels, *service.servers):
+            one.kill()
+        writing = asyncio.create_task(log.append("todo/write", plan("1")))
+        done, _ = await asyncio.wait({writing}, timeout=READONLY_S)
+        assert not done
+        for one in (*service.servers, *service.sentinels):
+            await asyncio.to_thread(one.restart)
+        assert (await writing).seq == 1
+        await viewer.shows("s", todos("1"), within=30)
+    await asyncio.to_thread(service.wait_until_whole)
+    await check_right(service, namespace, "s")
+
+
+async def test_a_service_with_too_few_replicas_in_touch_refuses_with_a_type(service: Service, namespace: str) -> None:
+    async with connect(service.url, namespace=namespace, append_budget_ms=300) as client:
+        await SessionLog(client, "s").append("x", 1)
+        ask(service.primary, "CONFIG", "SET", "min-replicas-to-write", "3")
+        try:
+            with pytest.raises(TooFewReplicas, match="NOREPLICAS"):
+                await SessionLog(client, "s").append("x", 1)
+        finally:
+            ask(service.primary, "CONFIG", "SET", "min-replicas-to-write", "0")
+        assert (await SessionLog(client, "s").append("x", 1)).seq == 1
 
 
 async def test_a_primary_without_its_replicas_refuses_and_the_writer_gets_that_as_a_type(
