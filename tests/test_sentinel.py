@@ -167,6 +167,8 @@ async def test_a_primary_that_only_reads_and_sentinels_that_say_nothing_of_it_lo
         ask(primary, "REPLICAOF", "NO", "ONE")
         assert (await writing).seq == 1
         await viewer.shows("s", todos("1"), within=30)
+    for sentinel in service.sentinels:
+        sentinel.thaw()
     await check_right(service, namespace, "s")
 
 

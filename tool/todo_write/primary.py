@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from redis.asyncio import ConnectionPool, Redis
@@ -13,7 +14,7 @@ from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 from todo_write.location import Address, Location, locate
 
 ASK_S = 1.0  # for how long an answer of the sentinels is taken for granted
-ANSWER_S = 0.5
+ANSWER_S = 0.3
 
 _logger = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ class Primary:
         self.address: Address | None = None
         self._location = location
         self._asked_at = 0.0
+        self._silent_at = -ASK_S  # when all were asked in vain
+        self._silence = ""
         # Not redis-py's Sentinel: its time-out is asyncio.wait_for, which in Python 3.11 can swallow a cancellation.
         self._sentinels: list[Any] = [
             Redis.from_url(
@@ -68,26 +71,49 @@ class Primary:
         ]
 
     async def find(self) -> Address:
-        """Ask now, the sentinel first that answered last."""
-        failed = ""
-        for sentinel in list(self._sentinels):
-            try:
-                async with asyncio.timeout(ANSWER_S):
-                    found: Any = await sentinel.execute_command(
-                        "SENTINEL GET-MASTER-ADDR-BY-NAME", self._location.service
-                    )
-            except (RedisError, OSError, TimeoutError) as error:
-                failed = str(error) or type(error).__name__
-                continue
-            if found is None:
-                failed = f"no service is called {self._location.service!r}"
-                continue
-            self._sentinels.remove(sentinel)
-            self._sentinels.insert(0, sentinel)
-            self.address = Address(_text(found[0]), int(found[1]))
-            self._asked_at = asyncio.get_running_loop().time()
-            return self.address
-        raise RedisConnectionError(f"{self._location}: no sentinel names a primary; the last: {failed}")
+        """Ask now: the sentinel that answered last, then the others all at once; when all are silent, not for a second.
+
+        So a try of an append has time left, even where a connection to each stands open and nothing comes.
+        """
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._silent_at < ASK_S:
+            raise RedisConnectionError(self._silence)
+        for some in (self._sentinels[:1], self._sentinels[1:]):
+            answer = await self._first(some)
+            if answer is not None:
+                sentinel, self.address = answer
+                self._sentinels.remove(sentinel)
+                self._sentinels.insert(0, sentinel)
+                self._asked_at = loop.time()
+                return self.address
+        self._silent_at = loop.time()
+        raise RedisConnectionError(self._silence)
+
+    async def _first(self, sentinels: Sequence[Any]) -> tuple[Any, Address] | None:
+        """The first of these that names a primary, and which."""
+        tasks = [asyncio.create_task(self._ask(sentinel)) for sentinel in sentinels]
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                for task in asyncio.as_completed(tasks):
+                    try:
+                        return await task
+                    except (RedisError, OSError) as error:
+                        failed = str(error) or type(error).__name__
+                        self._silence = f"{self._location}: no sentinel names a primary; the last: {failed}"
+        except TimeoutError:
+            self._silence = f"{self._location}: no sentinel names a primary; the last: no answer in {ANSWER_S} s"
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return None
+
+    async def _ask(self, sentinel: Any) -> tuple[Any, Address]:
+        service = self._location.service
+        found: Any = await sentinel.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", service)
+        if found is None:
+            raise RedisConnectionError(f"no service is called {service!r}")
+        return sentinel, Address(_text(found[0]), int(found[1]))
 
     async def find_or_recall(self) -> Address:
         """Ask now; while no sentinel answers, what was true last: that server says itself whether it is the primary."""
