@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from redis.asyncio import RedisCluster
+from redis.exceptions import RedisError
 
 from eventually import eventually
 from field import Field
@@ -14,6 +15,7 @@ from fleet import Fleet
 from projecting import working
 from servers import Server
 from serving import plan
+from todo_projection.shards import open_channels
 from todo_write.log import Client, LogRewound, SessionLog, connect
 from topologies import Cluster, Move, ask
 from viewing import viewing
@@ -183,6 +185,20 @@ async def test_a_primary_killed_under_load_loses_nothing_that_it_does_not_tell(
             await viewer.shows(session, todos("last"), within=40)
     assert max(told.values()) <= 1
     await check_right(field, *SESSIONS)
+
+
+async def test_a_node_that_can_not_be_reached_is_not_taken_for_a_connection(
+    cluster: Cluster, namespace: str, patient: Client
+) -> None:
+    await SessionLog(patient, "s").append("todo/write", plan("0"))  # who serves what is known by now
+    keys, channels = await patient.keys(), await open_channels(patient)
+    try:
+        cluster.owner(keys.log("s")).kill()
+        with pytest.raises((RedisError, OSError)):
+            await channels.subscribe([keys.channel("s")])
+        await channels.ping()
+    finally:
+        await channels.close()
 
 
 async def test_all_nodes_silent_for_a_while(cluster: Cluster, namespace: str, patient: Client, field: Field) -> None:

@@ -106,8 +106,12 @@ class Shards:
     async def _connection(self, address: Address) -> Channels:
         if address not in self._connections:
             connection = Channels(self._client.open_pool_at(address, None, 1), sharded=True)
-            self._connections[address] = connection
-            await connection.open()
+            try:
+                await connection.open()
+            except BaseException:
+                await connection.close()
+                raise
+            self._connections[address] = connection  # only now: whoever finds it here may send
             self._start(self._listen(address, connection))
         return self._connections[address]
 
