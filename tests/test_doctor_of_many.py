@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -105,10 +106,9 @@ async def test_a_quorum_of_one_is_found_and_mended_by_what_is_printed(patient: P
     assert await patient.findings() == {}
 
 
-def found(**more: object) -> dict[str, Ailment]:
-    facts = Facts(
-        address="a", namespace="t", database=0, workers=1, version="7.2.0", lacking={r: [] for r in ROLES}, **more
-    )  # type: ignore[arg-type]  # of any field
+def found(**more: Any) -> dict[str, Ailment]:
+    given: dict[str, Any] = {"address": "a", "namespace": "t", "database": 0, "workers": 1, "version": "7.2.0"}
+    facts = Facts(**given, lacking={role: [] for role in ROLES}, **more)
     return {one.name: one for one in diagnose(facts).findings}
 
 

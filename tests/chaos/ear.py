@@ -3,7 +3,7 @@
 import asyncio
 import json
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from redis.asyncio import Connection, Redis
 from redis.asyncio.retry import Retry
@@ -100,7 +100,7 @@ class Ear:
                     said: Any = await connection.read_response(timeout=AGAIN_S)
                 except MovedError:
                     continue
-                kind, channel, frame = said or (b"", b"", b"")
+                kind, channel, frame = cast("list[Any]", said or [b"", b"", b""])
                 if kind == b"smessage":
                     self._hear(server, frame)
                 elif kind == b"ssubscribe":
