@@ -1,6 +1,6 @@
 """Affinity: each feed has one reader, shares change hands in order, and what stands still is read by somebody."""
 
-from todo_projection.affinity import UNMOVED_S, Affinity, owner
+from todo_projection.affinity import UNMOVED_AT_WORK_S, UNMOVED_S, Affinity, owner
 
 PARTITIONS = 64
 HANDOVER_S = 1.5
@@ -53,10 +53,34 @@ def test_a_share_that_goes_to_another_is_dropped_at_once() -> None:
     assert {owner(p, "ab") for p in one.own(now=1)} == {"a"}
 
 
+def of_another(one: Affinity, other: str) -> list[int]:
+    return [p for p in one.others(now=0) if owner(p, "abc") == other]
+
+
 def test_what_does_not_move_is_a_stray_and_what_only_is_old_is_not() -> None:
     one = affinity("a")
-    one.meet({"a", "b"}, now=0)
-    assert one.strays({1: b"5-0", 2: b"5-0", 3: None}, now=0) == []
-    assert one.strays({1: b"5-0", 2: b"6-0", 3: b"7-0"}, now=UNMOVED_S) == [1]
-    assert one.strays({1: None, 2: b"7-0", 3: b"7-0"}, now=2 * UNMOVED_S) == [3]
-    assert one.strays({1: b"9-0", 2: b"7-0", 3: b"7-0"}, now=3 * UNMOVED_S) == [2, 3]
+    one.meet(set("abc"), now=0)
+    (still, *_), (old, empty, *_) = of_another(one, "b"), of_another(one, "c")
+    assert one.strays({still: b"5-0", old: b"5-0", empty: None}, now=0) == []
+    assert one.strays({still: b"5-0", old: b"6-0", empty: b"7-0"}, now=UNMOVED_S) == [still]
+    assert one.strays({still: None, old: b"7-0", empty: b"7-0"}, now=2 * UNMOVED_S) == []
+    assert one.strays({still: b"9-0", old: b"7-0", empty: b"7-0"}, now=3 * UNMOVED_S) == [old, empty]
+    assert one.strays({still: b"9-0", old: b"7-0", empty: b"7-0"}, now=4 * UNMOVED_S) == [still, old, empty]
+
+
+def test_the_feeds_of_one_at_work_are_left_to_it_for_longer_and_not_for_ever() -> None:
+    one = affinity("a")
+    one.meet(set("abc"), now=0)
+    moves, waits, *_ = of_another(one, "b")
+    looks = [round * UNMOVED_S / 2 for round in range(40)]
+    found = [now for now in looks if waits in one.strays({moves: b"%d-0" % (now * 2), waits: b"0-0"}, now)]
+    assert found[0] == UNMOVED_AT_WORK_S
+    assert one.strays({moves: b"39-0", waits: b"0-0"}, looks[-1] + UNMOVED_S) == [moves, waits]
+
+
+def test_a_feed_that_moves_says_nothing_of_another_owner() -> None:
+    one = affinity("a")
+    one.meet(set("abc"), now=0)
+    (moves, *_), (waits, *_) = of_another(one, "b"), of_another(one, "c")
+    one.strays({moves: b"1-0", waits: b"1-0"}, now=0)
+    assert one.strays({moves: b"2-0", waits: b"1-0"}, now=UNMOVED_S) == [waits]

@@ -85,5 +85,7 @@ def test_the_command_prints_what_a_program_reads_and_says_which_is_unknown() -> 
     run = subprocess.run([*command, "frames in any"], cwd=ROOT / "tests", capture_output=True, text=True, check=False)
     (told,) = json.loads(run.stdout)
     assert (run.returncode, told["verdict"], told["invariant"]) == (0, "killed", 16)
-    unknown = subprocess.run([*command, "nothing"], cwd=ROOT / "tests", capture_output=True, text=True, check=False)
+    unknown = subprocess.run(
+        [*command, "of no mutant"], cwd=ROOT / "tests", capture_output=True, text=True, check=False
+    )
     assert unknown.returncode == 2

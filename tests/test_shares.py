@@ -7,20 +7,21 @@ import pytest
 from redis.asyncio import Redis
 
 from eventually import eventually
-from field import FOR_EVER_MS, PARTITIONS, Field, append, quick, right
+from field import FOR_EVER_MS, Field, append, quick, right
 from running import operator, running
 from servers import Server
 from todo_projection.affinity import UNMOVED_S, owner
 from todo_projection.lanes import LOOK_S
 from todo_write.log import Client, connect
 
+PARTITIONS = 32  # so many that of two workers each has some
 BOUND_S = UNMOVED_S + LOOK_S
 SLACK_S = 8.0  # a loaded machine; without the watch over others' feeds nothing would come for an hour
 
 
 @pytest.fixture
 def field(redis: Redis, namespace: str) -> Field:
-    return Field(redis, namespace)
+    return Field(redis, namespace, PARTITIONS)
 
 
 @pytest.fixture

@@ -89,14 +89,14 @@ class Position(NamedTuple):
         return cls(int(epoch), int(seq))
 
 
-class Todo(msgspec.Struct, frozen=True):
+class Todo(msgspec.Struct, frozen=True, gc=False):
     """One item of a plan; keys beyond these two are dropped when it is read."""
 
     content: str
     status: Status
 
 
-class TodoWrite(msgspec.Struct, frozen=True):
+class TodoWrite(msgspec.Struct, frozen=True, gc=False):
     """Data of a ``todo/write`` event."""
 
     todos: list[Todo]
@@ -146,8 +146,9 @@ def sound_todos(event: Event) -> list[Todo]:
 def _checked_todos(event: Event) -> list[Todo]:
     todos = event.read(TodoWrite).todos
     contents = [todo.content for todo in todos]
-    if all(contents) and len(set(contents)) == len(contents) and [*map(trim, contents)] == contents:
-        return todos  # 8 items: 3.4 µs instead of 4.1; below is who is to blame
+    trimmed = [content.strip(JS_SPACE) for content in contents]
+    if all(contents) and len(set(contents)) == len(contents) and trimmed == contents:
+        return todos  # below is who is to blame
     seen: set[str] = set()
     for index, todo in enumerate(todos):
         content = todo.content

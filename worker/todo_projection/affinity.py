@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 
 UNMOVED_S = 1.0
+UNMOVED_AT_WORK_S = 10.0  # of one whose other feeds move: it has many, and comes to this one in its turn
 
 
 def owner(partition: int, workers: Iterable[str]) -> str:
@@ -26,7 +27,9 @@ class Affinity:
         self._handover_s = handover_s
         self._workers: frozenset[str] = frozenset()
         self._own_from: dict[int, float] = {}  # the share, each feed with the time from which it is read
+        self._owners: list[str] = [name] * partitions
         self._firsts: dict[int, tuple[bytes, float]] = {}  # first id of another's feed, and since when it is that
+        self._at_work: dict[str, float] = {}  # when some feed of a worker was last seen to move
 
     def meet(self, workers: Collection[str], now: float) -> None:
         """Take the workers that read, this one among them, as they are now."""
@@ -34,7 +37,9 @@ class Affinity:
         if before == self._workers:
             return
         others = (before or self._workers) - {self._name} & self._workers
-        share = [p for p in range(self._partitions) if owner(p, self._workers) == self._name]
+        self._owners = [owner(p, self._workers) for p in range(self._partitions)]
+        self._at_work = {name: seen for name, seen in self._at_work.items() if name in self._workers}
+        share = [p for p, name in enumerate(self._owners) if name == self._name]
         self._own_from = {
             p: self._own_from.get(p, now + self._handover_s if others and self._had(p, before) in others else now)
             for p in share
@@ -49,16 +54,23 @@ class Affinity:
         return [p for p in range(self._partitions) if self._own_from.get(p, now + 1) > now]
 
     def strays(self, firsts: Mapping[int, bytes | None], now: float) -> list[int]:
-        """Of others' feeds, by the ids they begin with (None: empty), those that have not moved for ``UNMOVED_S``.
+        """Of others' feeds, by the ids they begin with (None: empty), those that nobody seems to read.
 
-        Moved, not old: under a backlog every feed is old, though its owner drains it.
+        They have not moved for ``UNMOVED_S``, or for ``UNMOVED_AT_WORK_S`` while others of their owner's do. Moved, not
+        old: under a backlog every feed is old, though its owner drains it.
         """
         before, self._firsts = self._firsts, {}
         for partition, first in firsts.items():
+            known, since = before.get(partition, (None, now))
+            if known not in (None, first):
+                self._at_work[self._owners[partition]] = now
             if first is not None:
-                known, since = before.get(partition, (b"", now))
                 self._firsts[partition] = (first, since if known == first else now)
-        return [p for p, (_, since) in self._firsts.items() if now - since >= UNMOVED_S]
+        return [p for p, (_, since) in self._firsts.items() if now - since >= self._bound_s(p, now)]
+
+    def _bound_s(self, partition: int, now: float) -> float:
+        seen = self._at_work.get(self._owners[partition])
+        return UNMOVED_S if seen is None or now - seen >= UNMOVED_S else UNMOVED_AT_WORK_S
 
     def _had(self, partition: int, before: Collection[str]) -> str:
         """Who read a feed until now: of a worker that has just come, whoever there is may have."""

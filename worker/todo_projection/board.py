@@ -96,9 +96,13 @@ class BoardUnit:
 
 def _written(state: BoardState, event: Event) -> BoardState:
     todos = sound_todos(event)
-    before = _started(state)
-    statuses = [todo.status for todo in todos]
-    started = {todo.content: before.get(todo.content, event.time) for todo in todos if todo.status == "in_progress"}
+    before, started, done = _started(state), dict[str, int](), 0
+    for todo in todos:
+        status = todo.status
+        if status == "completed":
+            done += 1
+        elif status == "in_progress":
+            started[todo.content] = before.get(todo.content, event.time)
     current = min(started, key=started.__getitem__, default=None)  # the first of the list among equals
     return BoardState(
         state.title,
@@ -107,7 +111,7 @@ def _written(state: BoardState, event: Event) -> BoardState:
         state.turn,
         state.open,
         state.reason,
-        statuses.count("completed"),
+        done,
         len(todos),
         current,
         None if current is None else started[current],

@@ -65,8 +65,8 @@ class Beginning:
     def change(self, span: Span, etag: str, *, by: bytes) -> Change:
         """That row, made by a fold only where a frame goes with it.
 
-        With neither row nor log read for it, and new rows looked for all at once: 60 000 sessions took 33 µs of the
-        worker an event instead of 85, and 24 µs of the server instead of 40.
+        With neither row nor log read for it, and new rows looked for all at once: 40 000 events of 60 000 sessions took
+        less than half of the worker's time and two thirds of the server's.
         """
         if self._is_told:
             folds = [Fold(unit, None, -1) for unit in self._units]

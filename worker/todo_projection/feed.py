@@ -266,6 +266,7 @@ class _Words:
         self._sessions: dict[bytes, str] = {}
         self._epochs: dict[bytes, int] = {}
         self._types: dict[bytes, str] = {}
+        self._seqs: dict[bytes, int] = {}
 
     def pointer(self, id: bytes, fields: Sequence[bytes]) -> Pointer:
         """An entry as a pointer; raises ValueError for one that points nowhere."""
@@ -273,13 +274,16 @@ class _Words:
             raise ValueError(f"its fields are {fields[::2]}, not {POINTER_FIELDS}")
         _, session, _, place, _, op, _, type = fields
         epoch, _, seq = place.partition(b"-")
+        number = self._seqs.get(seq)
+        if number is None:
+            number = self._seqs[seq] = _number(seq, place)
         try:
             name, begun, kind = self._sessions[session], self._epochs[epoch], self._types[type]
         except KeyError:
             name = self._sessions[session] = self._own_session(session)
             begun = self._epochs[epoch] = _number(epoch, place)
             kind = self._types[type] = type.decode()
-        return Pointer(id, name, begun, _number(seq, place), op, kind)
+        return Pointer(id, name, begun, number, op, kind)
 
     def _own_session(self, raw: bytes) -> str:
         session = raw.decode()
