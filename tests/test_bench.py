@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import redis as redis_sync
 
-from bench import backlog, loop
+from bench import backlog, chatty, loop
 from bench.check import Truth, Undone, check_plans, check_rows
 from bench.measure import Job
 from bench.mix import MIXES
@@ -66,3 +66,12 @@ def test_a_plan_that_is_not_the_last_one_is_work_undone(own_server: Server) -> N
         client.hset(f"plan:{session}", "todos", b"[]")
         with pytest.raises(Undone, match=session):
             check_plans(client, Truth(events()))
+
+
+def test_what_a_flood_costs_is_the_ratio_of_rounds_that_stand_side_by_side() -> None:
+    rounds = [(False, 0, 10.0), (True, 9_000, 15.0), (False, 0, 40.0), (True, 8_000, 40.0)]
+    found = [
+        {"flood": flood, "flooded": reached, "percentiles_ms": [1.0] * 98 + [p99]} for flood, reached, p99 in rounds
+    ]
+    figures = chatty.figures_of(found)
+    assert (figures["p99_with_over_without"], figures["flood_per_s"]) == (1.25, 8_500)
