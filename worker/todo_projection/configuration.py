@@ -91,7 +91,7 @@ def row_hashes(facts: Facts) -> Ailment | None:
     longest = facts.number("hash-max-listpack-value")
     if "hash-max-listpack-value" not in facts.config or longest >= ROW_VALUE_BYTES:
         return None
-    why = "a row takes 400 to 700 bytes more than it need (rows that are there stay so until they are written again)"
+    why = "a row takes 320 to 750 bytes more than it need (rows that are there stay so until they are written again)"
     mend = f"CONFIG SET hash-max-listpack-value {ROW_VALUE_BYTES}"
     return Ailment("note", "row_hashes", f"hash-max-listpack-value is {longest}", why, [mend])
 

@@ -53,7 +53,7 @@ class History:
         """The events of the span's epoch after seq ``after`` up to its last, in pages of bounded size; raises Gap.
 
         Of types that are not in ``handles`` (None: all are) only the last event of each page: of the others nothing is
-        looked at but that they are there. That, and reading the next page while this one is folded, makes 1.9 µs of
+        looked at but that they are there. That, and reading the next page while this one is folded, makes 4.3 µs of
         9.3 an event.
         """
         wanted, last = None if handles is None else {type.encode() for type in handles}, span.last
