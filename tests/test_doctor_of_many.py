@@ -20,6 +20,7 @@ from topologies import SERVICE, Cluster, Move, Service, ask
 PARAMETERS = {
     "maxmemory": "256mb",
     "stream-node-max-bytes": "512",
+    "hash-max-listpack-value": "4096",
     "client-output-buffer-limit": "pubsub 33554432 8388608 60",
     "min-replicas-to-write": "1",
 }

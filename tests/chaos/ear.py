@@ -62,10 +62,11 @@ class Ear:
 
     async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+            while not task.done():  # redis-py sends under asyncio.wait_for, which can swallow a cancellation
+                task.cancel()
+                await asyncio.wait({task}, timeout=AGAIN_S)
+            if not task.cancelled():
+                task.result()
 
     async def _listen(self, at: Any, server: Server) -> None:
         while True:

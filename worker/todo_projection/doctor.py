@@ -59,7 +59,7 @@ OF_A_SERVER = frozenset(
         *(configuration.server_version, condition.rights, condition.disk, condition.memory, configuration.eviction),
         *(configuration.persistence, configuration.fsync, configuration.replicas, condition.connections),
         *(configuration.pubsub_buffer, configuration.idle_timeout, condition.clock, configuration.stream_nodes),
-        configuration.configuration_told,
+        *(configuration.row_hashes, configuration.configuration_told),
     }
 )
 SIGNS: dict[Severity, tuple[str, str]] = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "cyan")}
