@@ -137,11 +137,21 @@ class Service:
 
     def wait_until_led_by_other(self, before: Server) -> None:
         """Return once all sentinels name another primary, and it is one."""
-        wait(lambda: self._named() not in (None, before) and ask(self.primary, "ROLE")[0] == "master", "no fail-over")
+
+        def led() -> bool:
+            now = self._named()
+            return now is not None and now is not before and bool(ask(now, "ROLE")[0] == "master")
+
+        wait(led, "no fail-over")
 
     def wait_until_whole(self) -> None:
         """Return once there is one primary with two replicas in touch, and all sentinels know."""
-        wait(lambda: self._named() and len(ask(self.primary, "ROLE")[2]) == len(self.servers) - 1, "replicas")
+
+        def followed() -> bool:
+            now = self._named()
+            return now is not None and len(ask(now, "ROLE")[2]) == len(self.servers) - 1
+
+        wait(followed, "replicas")
         wait(lambda: all(self._knows_all(one) for one in self.sentinels), "sentinels")
 
     def stop(self) -> None:
