@@ -74,6 +74,7 @@ async def _measure_all(sessions: int, images: list[str], json: Path | None) -> N
     table = Table("server", "settings", "plan", *PARTS, title=f"bytes an idle session, {sessions:,} sessions")
     figures: dict[str, Any] = {}
     found: list[dict[str, Any]] = []
+    last: Any = None
     for image in images:
         for settings, options in (("default", ()), ("recommended", RECOMMENDED)):
             async with own_server(image, *options) as url:

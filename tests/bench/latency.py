@@ -147,10 +147,11 @@ async def bare(url: str) -> AsyncGenerator[tuple[Send, Arrivals]]:
         await heard.subscribe(*(f"updates:{session}" for session in SESSIONS))
 
         async def hear() -> None:
-            async for message in heard.listen():
-                if message["type"] == "message":
-                    session = message["channel"].decode().partition(":")[2]
-                    arrivals.arrived(session, _number(message["data"]))
+            messages: Any = heard
+            async for told in messages.listen():
+                if told["type"] == "message":
+                    session = told["channel"].decode().partition(":")[2]
+                    arrivals.arrived(session, _number(told["data"]))
 
         async def send(session: str, data: dict[str, Any]) -> None:
             await client.xadd(STREAM, {"session": session, "type": "todo/write", "data": msgspec.json.encode(data)})

@@ -58,14 +58,14 @@ class Stored:
     def fill(self, bar: Progress) -> dict[str, float]:
         """Store them; how fast a worker projected sessions it had never seen."""
         idle = self.count - ACTIVE
-        first = {"first_events_per_s": 0.0}
+        first = 0.0
         if idle > 0:
             task = bar.add_task(f"storing {self.count:,}", total=idle)
             for count in fill(self.client, self.keys, names(idle), done=False):
                 bar.update(task, completed=count)
-            first = {"first_events_per_s": round(drain(self.url, idle * EVENTS_EACH).rate)}
+            first = drain(self.url, idle * EVENTS_EACH).rate
         self.backlog(ACTIVE * 5)
-        return first
+        return {"first_events_per_s": round(first)}
 
     def backlog(self, events: int) -> float:
         """Write a backlog of the real mix and have it drained; events a second."""

@@ -29,7 +29,7 @@ def collect_seldom() -> None:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """As ``asyncio.run``, on uvloop where the extra ``fast`` has brought it: a worker is a third faster on it."""
+    """As ``asyncio.run``, on uvloop where the extra ``fast`` has brought it."""
     if not find_spec("uvloop"):
         asyncio.run(main)
         return
