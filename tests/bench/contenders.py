@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from bench.measure import Job
 
-Drain = Callable[[Job], Awaitable[None]]
+Drain = Callable[[Job], Awaitable[float | None]]
 
 
 class Contender(NamedTuple):
