@@ -48,7 +48,7 @@ def told(stream: io.StringIO, *secrets: str) -> str:
         raise ConnectionError(f"redis://me:{PASSWORD.replace('/', '%2F')}@host:6379/0 {len(plan)}")
     except ConnectionError:
         logging.getLogger("todo_write.x").exception("it failed for %s", "geheim")
-    logging.getLogger("uvicorn.error").info("a library's %s", "line")
+    logging.getLogger("library.part").info("a library's %s", "line")
     return stream.getvalue()
 
 
@@ -57,7 +57,7 @@ def test_a_machine_gets_an_object_a_line_also_of_what_libraries_tell(root: None)
     assert (ours["level"], ours["logger"], ours["event"]) == ("error", "todo_write.x", "it failed for geheim")
     assert ours["timestamp"].endswith("Z")
     assert ours["exception"].startswith("Traceback")
-    assert (theirs["logger"], theirs["event"]) == ("uvicorn.error", "a library's line")
+    assert (theirs["logger"], theirs["event"]) == ("library.part", "a library's line")
 
 
 @pytest.mark.parametrize("stream", [io.StringIO, Terminal])

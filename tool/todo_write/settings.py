@@ -233,11 +233,14 @@ def _secured(settings: _Some) -> _Some:
     """The same settings, their URL with the files for TLS; raises InvalidSetting."""
     given = {name: path for name in OPTIONS if (path := getattr(settings, name)) is not None}
     try:
-        return settings.model_copy(update={"redis_url": secured(settings.redis_url, given)})
+        url = secured(settings.redis_url, given)
     except Unfit as error:
         allowed = type(settings).model_fields[error.setting].description
         shown = str(given[error.setting])
         raise InvalidSetting(f"{variable(error.setting)} is {shown!r} ({error}); allowed: {allowed}") from None
+    if url == settings.redis_url:
+        return settings  # as it was given, or not given: `up` starts a server of its own where it was not
+    return settings.model_copy(update={"redis_url": url})
 
 
 def _explain(cls: type[StoreSettings], found: ErrorDetails) -> str:
