@@ -133,6 +133,8 @@ async def on_terminal(
     theirs = terminal.theirs
     try:
         colourful = command.having(TERM="xterm-256color")
+        for name in ("COLUMNS", "LINES"):  # a run of files side by side sets them; the size is the terminal's own
+            colourful.environment.pop(name, None)
         async with colourful.started(*arguments, stdin=theirs, stdout=theirs, stderr=theirs) as process:
             os.close(theirs)
             yield Running(process), terminal

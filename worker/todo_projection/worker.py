@@ -117,7 +117,8 @@ class Worker:
         try:
             while not (self._recovering or self._stop.is_set()) and (left_s := self._sweep_at - clock()) > 0:
                 await self._project(parts, await read(left_s), unseen=True)
-                self._patience.rest()
+                if not self._recovering:  # another lane may have met trouble while this one waited
+                    self._patience.rest()
                 self.tally.step()
         except BaseException:
             self._recovering = True
