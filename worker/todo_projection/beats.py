@@ -87,7 +87,7 @@ class Beats:
         settled(await _beat.call_all(self._wire, [call]))
 
     async def alive(self, *, reading: bool = False) -> set[str]:
-        """Names of the workers whose beat is not missing, this one among them; if asked for without who stepped down.
+        """Names of the workers whose beat is not missing, this one among them; if asked for, only of those that read.
 
         Whoever has missed its own beats was frozen, or the server was, and perhaps the others with it: from its next
         beat on they have as long as ever.
@@ -96,8 +96,8 @@ class Beats:
         if self._at and now - self._at > self._missing_ms:
             return {self._name, *beats}
         since = now - self._missing_ms
-        heard = (name for name, beat in beats.items() if max(beat.at, self._steady_since) >= since)
-        return {self._name, *(name for name in heard if not reading or beats[name].state == WORKING)}
+        heard = {name: beat for name, beat in beats.items() if max(beat.at, self._steady_since) >= since}
+        return (readers(heard) if reading else set(heard)) or {self._name}
 
     def signature(self) -> str:
         """This worker and the time there now, ``<epoch ms> <name>``, for what it writes."""
@@ -124,6 +124,17 @@ async def somebody_works(wire: Wire, keys: Keys, *, beat_ms: int) -> bool:
     """Whether a worker that has not stepped down has beaten of late; raises redis errors."""
     beats, now = await read_beats(wire, keys), await server_time(wire)
     return any(beat.state == WORKING and now - beat.at <= beat_ms * BEATS_MISSED_MAX for beat in beats.values())
+
+
+def readers(beats: Mapping[str, Beat]) -> set[str]:
+    """Of these workers those that read feeds of their own: none that stepped down, or would over a row of another's.
+
+    Where each has a unit that another lacks, all do.
+    """
+    working = {name: beat for name, beat in beats.items() if beat.state == WORKING}
+    kinds = {beat.units: beat for beat in working.values()}
+    old = {units for units in kinds if newer(kinds, decode_versions(units.encode()), since=0)}
+    return {name for name, beat in working.items() if beat.units not in old} or set(working)
 
 
 def newer(beats: Mapping[str, Beat], versions: Mapping[str, int], *, since: int) -> list[str]:
