@@ -27,7 +27,7 @@ from bench import plot
 from bench.chain import GROUP, STREAM
 from bench.host import own_server
 from bench.record import FOLDER, keep, record
-from todo_projection.subscriber import Frame, Status, subscribe
+from todo_projection.subscriber import Frame, Snapshot, Status, subscribe
 from todo_write.log import SessionLog, connect
 
 SESSIONS = [f"s{number}" for number in range(50)]
@@ -112,6 +112,8 @@ async def ours(url: str) -> AsyncGenerator[tuple[Send, Arrivals]]:
             match update:
                 case Frame(session_id=session, key="todos", value=raw) if b'"event ' in bytes(raw):
                     arrivals.arrived(session, _number(bytes(raw)))
+                case Snapshot(session, baseline) if b'"event ' in (raw := bytes(baseline.values.get("todos", b""))):
+                    arrivals.arrived(session, _number(raw))
                 case Status():
                     ready.set()
                 case _:

@@ -139,6 +139,7 @@ async def test_the_address_is_the_state_of_the_page(stage: Stage) -> None:
     await stage.write("nav/1", ("find the needle", WORKING))
     await stage.write("nav/2", ("other", DONE))
     async with stage.looking() as look:
+        await expect(look.row("nav/1")).to_be_visible()
         await look.page.keyboard.press("/")
         await look.page.keyboard.type("needle")
         await expect(look.rows).to_have_count(1)

@@ -3,14 +3,15 @@
 import pytest
 from playwright.async_api import expect
 
-from page.fleet import People
+from page.fleet import populate
 from page.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_five_questions_are_answered_within_two_clicks(stage: Stage, people: People) -> None:
-    async with stage.looking() as look:
+async def test_five_questions_are_answered_within_two_clicks(own_stage: Stage) -> None:
+    people = await populate(own_stage)
+    async with own_stage.looking() as look:
         row = look.row(people.stuck)
         # Which one is stuck, and since when? It stands on top.
         await expect(row).to_have_attribute("aria-rowindex", "2")
