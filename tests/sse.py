@@ -218,7 +218,7 @@ async def _chunks(reader: asyncio.StreamReader, found: Reader, cut_at: int | Non
                 return
             found.feed(data)
     except (asyncio.IncompleteReadError, ConnectionError):
-        pass
+        pass  # how a stream is cut is not the client's to judge: `ended` tells that it was
     finally:
         found.ended = True
 

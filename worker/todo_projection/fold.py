@@ -48,7 +48,7 @@ class Fold:
         """
         if event.seq <= self.after or event.type not in self.unit.handles:
             return
-        state = self._state if self._state is not _UNREAD else self.state
+        state = self.state
         try:
             after = self.unit.apply(state, event)
         except Exception as error:  # noqa: BLE001 - whatever a unit raises, the event is poison to it

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -159,9 +160,10 @@ class Projector:
         _take(folds, epoch, events)
         if not found.whole and advance.need:
             reached = events[-1].seq if events else advance.need.after
-            async for events in self._history.pages(advance.span, reached, self.handles):
-                self._tally.step()
-                _take(folds, epoch, events)
+            async with aclosing(self._history.pages(advance.span, reached, self.handles)) as pages:
+                async for events in pages:
+                    self._tally.step()
+                    _take(folds, epoch, events)
         return folds, events[-1].time if events else 0
 
     async def _commit(self, changes: Mapping[int, Sequence[Change]]) -> Outcome:

@@ -1,6 +1,7 @@
 """Folding a log anew, from where it begins up to a position, for whoever compares or looks back. Nothing is written."""
 
 from collections.abc import Sequence
+from contextlib import aclosing
 
 from todo_projection.fold import Fold, adopt
 from todo_projection.frames import Baseline
@@ -35,10 +36,11 @@ class Refold:
             async for standing in self._history.standing(span):
                 adopt(folds, standing)
             return folds
-        async for page in self._history.pages(span, -1, self._handles):
-            for event in page:
-                for fold in folds:
-                    fold.take(position.epoch, event)
+        async with aclosing(self._history.pages(span, -1, self._handles)) as pages:
+            async for page in pages:
+                for event in page:
+                    for fold in folds:
+                        fold.take(position.epoch, event)
         return folds
 
     async def baseline_at(self, session: str, seq: int) -> Baseline:
