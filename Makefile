@@ -56,7 +56,7 @@ env: $(READY) ## .env.example from the settings
 COMPILE := uv pip compile -q --universal --generate-hashes --custom-compile-command "make lock"
 lock: ## requirements.lock from pyproject.toml, and what the image takes of it (needs uv)
 	$(COMPILE) pyproject.toml --all-extras --group dev --group bench --group recipes -o requirements.lock
-	$(COMPILE) -c requirements.lock pyproject.toml --extra gateway --extra jwt --extra metrics --extra fast -o deploy/requirements.lock
+	$(COMPILE) -c requirements.lock pyproject.toml --extra gateway --extra jwt --extra metrics -o deploy/requirements.lock
 	$(COMPILE) -c requirements.lock --group build -o deploy/build.lock
 
 # Every dependency at its locked version and hash, then the project itself, editable. A first Python that is new enough

@@ -157,4 +157,4 @@ def test_the_image_says_how_it_is_run_and_holds_nothing_of_how_it_was_built(
     )
     assert engine.containers.run(built, ["python", "-c", inside], remove=True).decode().strip() == "[]"
     size = (found.attrs["Size"] - engine.images.get(image.BASE).attrs["Size"]) / 1e6
-    assert size < 90, f"{size} MB beside the base image"
+    assert size < 70, f"{size} MB beside the base image"
