@@ -112,8 +112,8 @@ async def ours(url: str) -> AsyncGenerator[tuple[Send, Arrivals]]:
             match update:
                 case Frame(session_id=session, key="todos", value=raw) if b'"event ' in bytes(raw):
                     arrivals.arrived(session, _number(bytes(raw)))
-                case Snapshot(session, baseline) if b'"event ' in (raw := bytes(baseline.values.get("todos", b""))):
-                    arrivals.arrived(session, _number(raw))
+                case Snapshot(session, baseline) if b'"event ' in (held := bytes(baseline.values.get("todos", b""))):
+                    arrivals.arrived(session, _number(held))
                 case Status():
                     ready.set()
                 case _:
