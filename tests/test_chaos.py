@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,7 @@ async def test_a_run_that_is_interrupted_leaves_nobody_behind() -> None:
         async with asyncio.timeout(90):
             while not (line := (await run.stdout.readline()).decode()).startswith("   1 "):
                 assert line, "it ended before its first blow"
-        left = set(map(int, Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()))
+        left = set(children(run.pid))
         assert len(left) >= WORKERS + WRITERS + VIEWERS
         run.send_signal(signal.SIGTERM)
         said, _ = await asyncio.wait_for(run.communicate(), 60)
@@ -59,6 +59,13 @@ async def test_a_run_that_is_interrupted_leaves_nobody_behind() -> None:
         if run.returncode is None:
             run.kill()
             await run.communicate()
+
+
+def children(pid: int) -> Iterator[int]:
+    """All processes below one."""
+    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        yield child
+        yield from children(child)
 
 
 def entries(*names: str) -> Entries:

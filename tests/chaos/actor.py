@@ -1,12 +1,12 @@
 """One process of a run."""
 
-import asyncio
 import signal
 import time
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
-from servers import die_with_parent
+from chaos.forked import Forked
 
 SAID_CHARS_MAX = 4000
 
@@ -26,7 +26,7 @@ class Actor:
         self.role, self.place, self.name = role, place, name
         self.file = folder / f"{name}.json"
         self.said = folder / f"{name}.log"
-        self.process: asyncio.subprocess.Process
+        self.process: Forked
         self._began_s = time.monotonic()
         self._ended_s = 0.0
 
@@ -50,23 +50,14 @@ class Actor:
         """Its process id."""
         return self.process.pid
 
-    async def start(self, *command: str, environment: dict[str, str]) -> None:
+    async def start(self, main: Callable[[], object], *arguments: str, environment: dict[str, str]) -> None:
         """Start it, out of reach of the terminal's signals; it dies with this process."""
-        with self.said.open("ab") as out:
-            self.process = await asyncio.create_subprocess_exec(
-                *command,
-                env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
+        self.said.touch()
+        self.process = await Forked.start(main, *arguments, environment=environment, said=self.said)
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal, if it still runs."""
-        if self.process.returncode is None:
-            self.process.send_signal(number)
+        self.process.send(number)
 
     async def kill(self) -> None:
         """SIGKILL, and wait for its end."""

@@ -5,14 +5,14 @@ import itertools
 import os
 import random
 import signal
-import sys
 from pathlib import Path
 from typing import Self
 
+from chaos import viewer, writer
 from chaos.actor import Actor, Role
 from chaos.script import NAMESPACE, SESSIONS, VIEWERS, WORKER_SETTINGS, WORKERS, WRITERS, sessions_of
+from todo_projection import cli
 
-TESTS = Path(__file__).parent.parent
 ENDS_S = 30.0
 LINES_PER_S_MAX = 100.0
 
@@ -50,17 +50,16 @@ class Cast:
         """Somebody new in a place."""
         actor = Actor(role, place, f"{role}-{place}-{next(self._numbers)}", self._folder)
         environment = {key: value for key, value in os.environ.items() if not key.startswith("TODO_")}
-        environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
         self.actors.append(actor)
         if role is Role.WORKER:
             environment |= {"TODO_REDIS_URL": self._url, "TODO_NAMESPACE": NAMESPACE, **WORKER_SETTINGS}
-            await actor.start(str(Path(sys.executable).with_name("todo-projection")), "worker", environment=environment)
+            await actor.start(cli.main, "worker", environment=environment)
         elif role is Role.WRITER:
             options = (self._url, actor.name, f"{self._seed} {actor.name}", str(actor.file), *sessions_of(place))
-            await actor.start(sys.executable, "-m", "chaos.writer", *options, environment=environment)
+            await actor.start(writer.play, *options, environment=environment)
         else:
             options = (self._url, str(actor.file), *SESSIONS)
-            await actor.start(sys.executable, "-m", "chaos.viewer", *options, environment=environment)
+            await actor.start(viewer.play, *options, environment=environment)
         return actor
 
     async def kill(self, actor: Actor) -> None:

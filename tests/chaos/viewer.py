@@ -1,4 +1,4 @@
-"""A carrier as a process, ``-m chaos.viewer URL FILE SESSION…``: a file shows what it holds, whenever that changes."""
+"""A carrier as a process, its arguments URL FILE SESSION…: a file shows what it holds, whenever that changes."""
 
 import asyncio
 import json
@@ -56,5 +56,6 @@ async def main(url: str, file: str, *sessions: str) -> None:
         await Screen(Path(file)).follow(subscriber.subscription(*sessions))
 
 
-if __name__ == "__main__":
+def play() -> None:
+    """The process."""
     asyncio.run(main(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""A writer as a process, ``-m chaos.writer URL NAME SEED FILE SESSION…``: appends until SIGTERM, with a file of it.
+"""A writer as a process, its arguments URL NAME SEED FILE SESSION…: appends until SIGTERM, with a file of it.
 
 A line of the file is a JSON array. ``["try", call, count]`` goes before the call, its outcome behind it:
 ``["accepted", call, positions]``, ``["refused", call]``, ``["rewound", call]`` or ``["unknown", call]``, which ends in
@@ -86,5 +86,6 @@ async def main(url: str, name: str, seed: str, file: str, *sessions: str) -> Non
             group.create_task(writer.write(client, session))
 
 
-if __name__ == "__main__":
+def play() -> None:
+    """The process."""
     asyncio.run(main(*sys.argv[1:]))
