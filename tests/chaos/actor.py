@@ -50,10 +50,10 @@ class Actor:
         """Its process id."""
         return self.process.pid
 
-    async def start(self, main: Callable[[], object], *arguments: str, environment: dict[str, str]) -> None:
+    def start(self, main: Callable[[], object], *arguments: str, environment: dict[str, str]) -> None:
         """Start it, out of reach of the terminal's signals; it dies with this process."""
         self.said.touch()
-        self.process = await Forked.start(main, *arguments, environment=environment, said=self.said)
+        self.process = Forked.start(main, *arguments, environment=environment, said=self.said)
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal, if it still runs."""

@@ -50,16 +50,16 @@ class Cast:
         """Somebody new in a place."""
         actor = Actor(role, place, f"{role}-{place}-{next(self._numbers)}", self._folder)
         environment = {key: value for key, value in os.environ.items() if not key.startswith("TODO_")}
-        self.actors.append(actor)
         if role is Role.WORKER:
             environment |= {"TODO_REDIS_URL": self._url, "TODO_NAMESPACE": NAMESPACE, **WORKER_SETTINGS}
-            await actor.start(cli.main, "worker", environment=environment)
+            actor.start(cli.main, "worker", environment=environment)
         elif role is Role.WRITER:
             options = (self._url, actor.name, f"{self._seed} {actor.name}", str(actor.file), *sessions_of(place))
-            await actor.start(writer.play, *options, environment=environment)
+            actor.start(writer.play, *options, environment=environment)
         else:
             options = (self._url, str(actor.file), *SESSIONS)
-            await actor.start(viewer.play, *options, environment=environment)
+            actor.start(viewer.play, *options, environment=environment)
+        self.actors.append(actor)
         return actor
 
     async def kill(self, actor: Actor) -> None:

@@ -1,4 +1,4 @@
-"""Processes forked from one that has imported everything: each starts in milliseconds, where a program takes a second."""
+"""Processes forked from one that has imported everything: a start takes milliseconds, that of a program a second."""
 
 import asyncio
 import multiprocessing
@@ -35,12 +35,10 @@ class Forked:
         asyncio.get_running_loop().add_reader(process.sentinel, self._end)
 
     @classmethod
-    async def start(
-        cls, main: Callable[[], object], *arguments: str, environment: Mapping[str, str], said: Path
-    ) -> "Forked":
+    def start(cls, main: Callable[[], object], *arguments: str, environment: Mapping[str, str], said: Path) -> "Forked":
         """The program whose entry is ``main``, with these arguments; what it prints goes into the file ``said``."""
         process = _context.Process(target=_play, args=(main, arguments, dict(environment), said))
-        await asyncio.to_thread(process.start)  # the first start waits for what is imported
+        process.start()  # at once: nobody may be cancelled between this and the name of what began
         return cls(process)
 
     @property
@@ -74,6 +72,7 @@ def _play(main: Callable[[], object], arguments: Sequence[str], environment: dic
     os.setsid()
     os.environ.clear()
     os.environ.update(environment)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # one of them keeps who forks alive, and whoever waits for that
     out = os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for standard, opened in {0: os.open(os.devnull, os.O_RDONLY), 1: out, 2: out}.items():
         os.dup2(opened, standard)
