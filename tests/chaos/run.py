@@ -22,7 +22,7 @@ from chaos.stage import Stage
 from chaos.verdict import Verdict, judge
 from eventually import eventually
 
-PAUSE_S = (0.1, 0.9)
+PAUSE_S = (0.0, 0.4)
 BEGINS_S, SETTLES_S = 60.0, 120.0
 
 Tell = Callable[[str], None]

@@ -17,7 +17,8 @@ from chaos.script import NAMESPACE, PARTITIONS
 from todo_write.log import Client, LogRewound, NotSaved, OutcomeUnknown, SessionLog, connect
 
 STATUSES = ("pending", "in_progress", "completed")
-PAUSE_S_MAX = 0.5
+HURRIES = 1 / 3
+HURRIED_S_MAX, PAUSE_S_MAX = 0.3, 4.0
 BUDGET_MS, ATTEMPT_MS = 2000, 500
 
 
@@ -65,7 +66,8 @@ class Writer:
             else:
                 self._note("accepted", call, [str(position) for position in positions])
             try:
-                await asyncio.wait_for(self.stop.wait(), pick.uniform(0.0, PAUSE_S_MAX))
+                longest_s = HURRIED_S_MAX if pick.random() < HURRIES else PAUSE_S_MAX
+                await asyncio.wait_for(self.stop.wait(), pick.uniform(0.0, longest_s))
             except TimeoutError:
                 continue
 
