@@ -68,6 +68,7 @@ MUTANTS = [
         *("no epoch floor from the row", 4, APPEND),
         "if folded then epoch = math.max(epoch, folded + 1) end",
         "",
+        SCRIPT + "test_trace_4_a_log_begun_again_under_a_slower_clock_is_above_the_surviving_row",
         SCRIPT + "test_the_epoch_is_above_the_one_the_row_remembers",
     ),
     mutant(
