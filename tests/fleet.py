@@ -7,9 +7,9 @@ import os
 import socket
 import subprocess
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import docker
 import docker.errors
@@ -21,6 +21,9 @@ from todo_projection.embedded import find_server, wheel_server
 from topologies import Cluster, Service
 
 IMAGES = ("redis:7.0", "redis:8.0", "valkey/valkey:8.1")
+
+
+Whole = TypeVar("Whole", bound=Service | Cluster)
 
 
 class Fleet:
@@ -68,6 +71,20 @@ class Fleet:
     def cluster(self) -> Cluster:
         """The cluster, started if need be; left whole by whoever uses it."""
         return cast("Cluster", self._place("cluster", Cluster))
+
+    @contextlib.contextmanager
+    def healed(self, whole: Whole) -> Generator[Whole]:
+        """The shared servers of a topology, whole again afterwards; those that do not get there are ended.
+
+        Then the next test has new ones, and none that somebody else broke.
+        """
+        try:
+            yield whole
+            whole.heal()
+        except BaseException:
+            self._places = {name: place for name, place in self._places.items() if place is not whole}
+            whole.stop()
+            raise
 
     def launch_whole(self, name: str) -> Service | Cluster:
         """New servers that belong together, ``sentinel`` or ``cluster``."""

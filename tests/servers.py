@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from todo_projection.embedded import free_port, server_command
 OPTIONS = ("--protected-mode", "no", "--enable-debug-command", "yes")
 START_S = 20.0
 OWNER_LABEL = "todo-projection.tests.owner"
+# "The parent" of `die_with_parent` is the thread that starts a child, and one of asyncio ends with a test's event loop.
+PARENT = ThreadPoolExecutor(1, "parent of servers")
 
 
 class Server(ABC):
@@ -121,7 +124,7 @@ class ProcessServer(Server):
         super().__init__(name, "127.0.0.1", free_port())
         self.folder = Path(tempfile.mkdtemp(prefix="todo-server-"))
         self._command = self._build_command(program, options)
-        self._process = self._spawn()
+        self._process = PARENT.submit(self._spawn).result()
         try:
             self.wait_until_it_answers()
         except BaseException:
@@ -163,7 +166,7 @@ class ProcessServer(Server):
         self._process.wait()
 
     def _start_again(self) -> None:
-        self._process = self._spawn()
+        self._process = PARENT.submit(self._spawn).result()
 
 
 class DockerServer(Server):
@@ -217,7 +220,7 @@ class DockerServer(Server):
 
 
 def die_with_parent() -> None:
-    """In a child, before its program: the kernel kills it when this process ends, however it ends."""
+    """In a child, before its program: the kernel kills it when the thread that started it ends, however it ends."""
     if sys.platform == "linux":
         pr_set_pdeathsig: Any = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

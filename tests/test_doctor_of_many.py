@@ -29,18 +29,16 @@ PARAMETERS = {
 @pytest.fixture
 def whole(request: pytest.FixtureRequest, fleet: Fleet, topology: str) -> Iterator[Service | Cluster]:
     """The servers of a topology, set as the doctor likes them, and as they were afterwards."""
-    place = fleet.service if topology == "sentinel" else fleet.cluster
-    before = {server: {name: ask(server, "CONFIG", "GET", name)[1] for name in PARAMETERS} for server in place.servers}
-    for server in place.servers:
-        for name, value in PARAMETERS.items():
-            ask(server, "CONFIG", "SET", name, value)
-    yield place
-    for server, values in before.items():
-        for name, value in values.items():
-            ask(server, "CONFIG", "SET", name, value)
-    for one in place.sentinels if isinstance(place, Service) else ():
-        one.thaw()
-    place.wait_until_whole()
+    with fleet.healed(fleet.service if topology == "sentinel" else fleet.cluster) as place:
+        before = {one: {name: ask(one, "CONFIG", "GET", name)[1] for name in PARAMETERS} for one in place.servers}
+        for server in place.servers:
+            for name, value in PARAMETERS.items():
+                ask(server, "CONFIG", "SET", name, value)
+        yield place
+        place.heal()
+        for server, values in before.items():
+            for name, value in values.items():
+                ask(server, "CONFIG", "SET", name, value)
 
 
 @pytest.fixture

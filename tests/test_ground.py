@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,16 @@ async def test_an_own_server_comes_back_empty_on_the_same_port(own_server: Serve
         assert await after.get("kept") is None
         assert await kind_of(after) == expected_kind(own_server)
     assert "Ready to accept connections" in own_server.logs()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no list of threads here")
+async def test_a_server_started_again_by_a_thread_outlives_it(own_server: Server) -> None:
+    thread = threading.Thread(target=own_server.restart)
+    thread.start()
+    of_the_kernel = Path(f"/proc/self/task/{thread.native_id}")
+    await eventually(lambda: not thread.is_alive() and not of_the_kernel.exists(), within=30)
+    async with redis_asyncio.Redis.from_url(own_server.url, retry=Retry(NoBackoff(), 0)) as client:
+        assert await client.ping()
 
 
 names: list[str] = []

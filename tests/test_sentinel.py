@@ -19,19 +19,15 @@ from viewing import viewing
 
 READONLY_S = float(os.environ.get("TODO_TEST_READONLY_S", "1"))
 BUDGET_MS = 30_000  # a fail-over takes a second or two here, and longer on a busy machine
+pytestmark = pytest.mark.timeout(300)  # each waits for several things, for half a minute at most
 OURS = ("hgetall", "hmget", "eval", "evalsha", "xreadgroup", "xrange")
 
 
 @pytest.fixture
 def service(fleet: Fleet) -> Iterator[Service]:
     """The service, whole again afterwards."""
-    yield fleet.service
-    for server in (*fleet.service.servers, *fleet.service.sentinels):
-        server.thaw()
-        if not server.alive():
-            server.restart()
-    fleet.service.hurry()
-    fleet.service.wait_until_whole()
+    with fleet.healed(fleet.service) as service:
+        yield service
 
 
 @pytest.fixture
@@ -108,9 +104,9 @@ async def test_writers_worker_and_viewer_go_on_after_a_fail_over_without_loss(
 async def test_no_replica_is_asked_for_anything(service: Service, namespace: str, patient: Client) -> None:
     for server in service.servers:
         ask(server, "CONFIG", "RESETSTAT")
-    async with working(service.url, namespace), viewing(patient, "s", poll_ms=100) as viewer:
+    async with working(service.url, namespace), viewing(patient, "s", poll_ms=500) as viewer:
         await SessionLog(patient, "s").append("todo/write", plan("a"))
-        await viewer.shows("s", todos("a"))
+        await viewer.shows("s", todos("a"), within=30)
         await eventually(lambda: "cmdstat_hmget:" in ask(service.primary, "INFO", "commandstats"))  # it has polled
         for replica in service.replicas:  # sentinels subscribe as well, to channels of their own
             assert ask(replica, "PUBSUB", "CHANNELS", f"{namespace}:*") == []

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from todo_projection.embedded import free_port, server_command
 from todo_write.events import slot
 
 SERVICE = "plans"
-UP_S = 90.0
+UP_S = 60.0  # two processors that do other things as well
 SLOTS = 16384
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")  # so that a restart loses nothing
 QUICK = (*DURABLE, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5")
@@ -52,6 +52,13 @@ def text(answer: Any) -> Any:
     if isinstance(answer, list):
         return [text(one) for one in parts]
     return answer.decode() if isinstance(answer, bytes) else answer
+
+
+def _raise_up(servers: Iterable[Server]) -> None:
+    for server in servers:
+        server.thaw()
+        if not server.alive():
+            server.restart()
 
 
 class Member(ProcessServer):
@@ -154,6 +161,12 @@ class Service:
         wait(followed, "replicas")
         wait(lambda: all(self._knows_all(one) for one in self.sentinels), "sentinels")
 
+    def heal(self) -> None:
+        """Have all of them run, and wait until they are whole."""
+        _raise_up((*self.servers, *self.sentinels))
+        self.hurry()
+        self.wait_until_whole()
+
     def stop(self) -> None:
         """End all of it."""
         for server in (*self.sentinels, *self.servers):
@@ -240,6 +253,11 @@ class Cluster:
         wait(lambda: all("cluster_state:ok" in ask(one, "CLUSTER", "INFO") for one in self.servers), "not ok")
         wait(lambda: len({str(sorted(self._owners(one))) for one in self.servers}) == 1, "no agreement")
         wait(lambda: all(ask(one, "ROLE")[2] for one in self.primaries), "no replicas")
+
+    def heal(self) -> None:
+        """Have all of them run, and wait until they are whole."""
+        _raise_up(self.servers)
+        self.wait_until_whole()
 
     def stop(self) -> None:
         """End all of it."""
