@@ -263,6 +263,17 @@ async def test_a_session_that_may_not_be_written_stays_pending_and_its_neighbour
     assert await fence.pending() == [entry.id for entry in delivered[:2]]
 
 
+async def test_a_row_that_can_not_even_be_marked_holds_up_no_other(
+    redis: Redis, fence: Fence, delivered: list[Entry], limited: Any
+) -> None:
+    user = await limited([f"{fence.keys.namespace}:*"], [], "-hset")  # for the mark of a, in the index
+    await redis.set(fence.keys.row("a"), "x")
+    words = await fence.commit(Write("a", delivered[:2], "e"), Write("b", delivered[2:]), by=user)
+    assert words[0].startswith("broken ")
+    assert words[1] == "ok"
+    assert await fence.pending() == [entry.id for entry in delivered[:2]]
+
+
 async def test_a_row_is_not_written_where_its_index_may_not_be(
     fence: Fence, delivered: list[Entry], limited: Any
 ) -> None:

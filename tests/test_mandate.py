@@ -99,6 +99,8 @@ async def test_an_older_worker_steps_down_reads_nothing_and_comes_back_when_told
 
         await eventually(stepped_down)
         third = await write(client, "c")
+        began = (await read_beats(wire, keys))[old.name].at
+        await eventually(lambda: _beat_at(wire, keys, old, began + 500))  # time enough to read it, for who reads
         assert (await read_row(wire, keys, "s1")).position == first
         feed = keys.feed(keys.partition("s1"))
         assert (await wire.command("XPENDING", feed, GROUP))[0] == 1, "what came after was not even read"
