@@ -7,7 +7,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from todo_projection.diagnosis import Ailment
-from todo_projection.doctor import examine
+from todo_projection.examination import examine
 from todo_projection.facts import Role
 from todo_projection.settings import Settings
 

@@ -1,11 +1,13 @@
 """The doctor where several servers belong together: every primary is looked at, and how all of them stand."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from consulting import Patient
 from eventually import eventually
@@ -68,6 +70,57 @@ async def test_what_ails_one_primary_is_found_and_where(patient: Patient, fleet:
     finally:
         for one in (first, second):
             ask(one, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+@pytest.mark.parametrize("topology", ["cluster"], indirect=True)
+async def test_a_primary_that_is_away_is_told_and_the_others_are_looked_at(patient: Patient, fleet: Fleet) -> None:
+    cluster = fleet.cluster
+    away = cluster.owner(Keys(patient.namespace).meta)  # what the namespace says of itself is gone with it
+    replica = cluster.replica_of(away)
+    ask(replica, "CONFIG", "SET", "cluster-replica-no-failover", "yes")  # so soon the whole refuses everything
+    away.kill()
+    other = next(one for one in cluster.primaries if one is not away)
+    ask(other, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    try:
+
+        async def cluster_refuses() -> bool:
+            found = await patient.findings()
+            assert (found["answers"].severity, found["answers"].at) == ("error", [f"{away.host}:{away.port}"])
+            assert found["eviction"].at == [f"{other.host}:{other.port}"]
+            return "cluster_state" in found
+
+        assert await eventually(cluster_refuses, within=30)
+        assert "unread" not in await patient.findings(), "nobody can say whether workers work"
+        await eventually(lambda: _is_replaced(patient, cluster), within=30)
+    finally:
+        ask(replica, "CONFIG", "SET", "cluster-replica-no-failover", "no")
+        ask(other, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+async def _is_replaced(patient: Patient, cluster: Cluster) -> bool:
+    """By its replica, which is told to by what is printed."""
+    ailment = (await patient.findings()).get("answers")
+    for line in ailment.mend if ailment else []:
+        port, *command = line.partition(" -p ")[2].split()
+        with contextlib.suppress(ResponseError):  # it has just done so
+            ask(next(one for one in cluster.servers if one.port == int(port)), *command)
+    return ailment is None
+
+
+@pytest.mark.parametrize("topology", ["sentinel"], indirect=True)
+async def test_replicas_that_are_away_are_told_and_an_error_once_none_is_left(patient: Patient, fleet: Fleet) -> None:
+    replicas = fleet.service.replicas
+    for count, severity in ((1, "warning"), (2, "error")):
+        replicas[count - 1].kill()
+        names = sorted(f"{one.host}:{one.port}" for one in replicas[:count])
+
+        async def told(names: list[str] = names, severity: str = severity) -> bool:
+            found = (await patient.findings()).get("service_replicas")
+            assert found
+            assert (found.severity, found.at) == (severity, names)
+            return True
+
+        await eventually(told, within=30)
 
 
 @pytest.mark.parametrize("topology", ["cluster"], indirect=True)

@@ -145,6 +145,8 @@ def namesakes(facts: Facts) -> Ailment | None:
 
 def unread(facts: Facts) -> Ailment | None:
     """Events wait, and nobody takes them."""
+    if facts.workers is None:
+        return None
     waiting = [feed for feed in facts.feeds if feed.length]
     oldest_ms = max((facts.now - feed.first_ms for feed in waiting), default=0)
     if facts.workers == 0:

@@ -1,28 +1,20 @@
-"""The operator's doctor: reads what a server and a namespace say of themselves, and says what ails them."""
+"""The operator's doctor: says what ails a server and a namespace, by what they say of themselves. Pure."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
-from redis.exceptions import ResponseError
 from rich.console import Group
 from rich.text import Text
 
 from todo_projection import condition, configuration, ensemble
 from todo_projection.diagnosis import Ailment, Diagnosis, Severity, ordered
-from todo_projection.facts import Facts, Role
+from todo_projection.facts import Facts
 from todo_projection.plain import plain
-from todo_projection.probe import Probe
-from todo_projection.settings import Settings
-from todo_projection.standing import read_cluster, read_sentinels
-from todo_projection.store import reach
-from todo_projection.wire import Wire
-from todo_write.events import PARTITIONS_DEFAULT, Keys
-from todo_write.log import Address, Client, LayoutMismatch, locate
 
 Check = Callable[[Facts], Ailment | None]
 
 CHECKS: Sequence[Check] = (
+    ensemble.answers,
     configuration.server_version,
     condition.topology,
     condition.layout,
@@ -56,7 +48,14 @@ CHECKS: Sequence[Check] = (
 # Those of a server, which every primary of a cluster is put to; the others are of the whole.
 OF_A_SERVER = frozenset(
     {
-        *(configuration.server_version, condition.rights, condition.disk, condition.memory, configuration.eviction),
+        *(
+            ensemble.answers,
+            configuration.server_version,
+            condition.rights,
+            condition.disk,
+            condition.memory,
+            configuration.eviction,
+        ),
         *(configuration.persistence, configuration.fsync, configuration.replicas, condition.connections),
         *(configuration.pubsub_buffer, configuration.idle_timeout, condition.clock, configuration.stream_nodes),
         *(configuration.row_hashes, configuration.configuration_told),
@@ -65,51 +64,12 @@ OF_A_SERVER = frozenset(
 SIGNS: dict[Severity, tuple[str, str]] = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "cyan")}
 
 
-async def examine(settings: Settings, *, user: str | None, role: Role | None) -> Diagnosis:
-    """What ails the store of these settings; nothing is written. Raises NoAnswer."""
-    location = locate(settings.redis_url)
-
-    async def read(client: Client, wire: Wire) -> tuple[Facts, list[Facts]]:
-        layout = ""
-        try:
-            keys = await client.keys(create=False)
-        except LayoutMismatch as mismatch:
-            keys, layout = Keys(settings.namespace), str(mismatch)
-        except ResponseError:  # refused: rights or topology will say why
-            keys = Keys(settings.namespace, settings.partitions or PARTITIONS_DEFAULT)
-        number = client.address.rpartition("/")[2]
-        database = int(number) if number.isdigit() else 0
-        given: dict[str, Any] = {"user": user, "role": role, "scheme": settings.redis_url.partition("://")[0]}
-
-        def probe(of: Wire) -> Probe:
-            return Probe(of, keys, database=database, beat_ms=settings.beat_ms)
-
-        more: dict[str, Any] = {"partitions_asked": settings.partitions, "layout": layout, "service": location.service}
-        if location.kind == "sentinel":
-            more["sentinels"] = await read_sentinels(location)
-        if location.kind != "cluster":
-            return await probe(wire).read(address=client.address, **given, **more), []
-        more["cluster"] = found = await read_cluster(wire)
-        nodes: list[Facts] = []
-        for primary in found.primaries:
-            host, _, port = primary.address.rpartition(":")
-            node = Wire(location.at(Address(host.strip("[]"), int(port))))
-            try:
-                nodes.append(await probe(node).read_server(address=primary.address, **given))
-            finally:
-                await node.aclose()
-        return await probe(wire).read(address=client.address, **given, **more), nodes
-
-    facts, nodes = await reach(settings, read)
-    return diagnose(facts, nodes)
-
-
 def diagnose(facts: Facts, nodes: Sequence[Facts] = ()) -> Diagnosis:
     """The judgement on facts, without a server; ``nodes`` are those of a cluster's primaries."""
     found: list[Ailment] = []
     for check in CHECKS:
         if nodes and check in OF_A_SERVER:
-            found += _everywhere(check, nodes)
+            found += _everywhere(check, [one for one in nodes if not one.silent or check is ensemble.answers])
         elif (ailment := check(facts)) is not None:
             found.append(ailment)
     server = f"{facts.kind} {facts.version}, {facts.mode}".strip()

@@ -7,6 +7,19 @@ SLOTS = 16384
 SENTINELS_MIN, QUORUM_MIN = 3, 2
 
 
+def answers(facts: Facts) -> Ailment | None:
+    """One of several primaries may be away while the others work."""
+    if not facts.silent:
+        return None
+    what = f"a primary gives no answer: {facts.silent}"
+    why = "its sessions stand still, and nothing else is known of it: start it again"
+    if not facts.replica:
+        return Ailment("error", "answers", what, why)
+    host, _, port = facts.replica.rpartition(":")
+    promote = f"redis-cli -h {host.strip('[]')} -p {port} CLUSTER FAILOVER FORCE"
+    return Ailment("error", "answers", what, f"{why}, or have its replica take its place", [promote])
+
+
 def cluster_state(facts: Facts) -> Ailment | None:
     """A slot that nobody serves is sessions that nobody serves."""
     found = facts.cluster
@@ -91,7 +104,19 @@ def sentinels_quorum(facts: Facts) -> Ailment | None:
 def service_replicas(facts: Facts) -> Ailment | None:
     """Sentinels promote a replica, when there is one."""
     reached = [one for one in facts.sentinels if not one.refused]
-    if not reached or any(one.replicas for one in reached):
+    if not reached:
         return None
-    why = "when it dies, nobody takes its place: have a server follow it (REPLICAOF)"
-    return Ailment("warning", "service_replicas", "the primary has no replica that sentinels know of", why)
+    known = max(one.replicas for one in reached)
+    away = sorted({address for one in reached for address in one.away})
+    alone = "when the primary dies, nobody takes its place"
+    if known == 0:
+        why = f"{alone}: have a server follow it (REPLICAOF)"
+        return Ailment("warning", "service_replicas", "the primary has no replica that sentinels know of", why)
+    if not away:
+        return None
+    what = f"{len(away)} of {known} replicas are away"
+    why = (
+        f"{alone if len(away) >= known else 'fewer are left to take its place'}: start them again; the command forgets"
+    )
+    mend = [f"SENTINEL RESET {facts.service}"]
+    return Ailment("error" if len(away) >= known else "warning", "service_replicas", what, why, mend, away)

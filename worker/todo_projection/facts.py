@@ -26,11 +26,12 @@ class FeedFacts(msgspec.Struct, frozen=True):
 
 
 class PrimaryFacts(msgspec.Struct, frozen=True):
-    """A primary of a cluster: the replicas in touch with it, and the slots it is giving away or being given."""
+    """A primary of a cluster: the replicas in touch with it, the slots it is giving away, and one of those replicas."""
 
     address: str
     replicas: int
     slots_on_their_way: int
+    replica: str = ""
 
 
 class ClusterFacts(msgspec.Struct, frozen=True):
@@ -42,7 +43,10 @@ class ClusterFacts(msgspec.Struct, frozen=True):
 
 
 class SentinelFacts(msgspec.Struct, frozen=True):
-    """A sentinel: the primary it names, and what it knows of; ``refused`` says why it did not answer, if so."""
+    """A sentinel: the primary it names, and what it knows of; ``refused`` says why it did not answer, if so.
+
+    ``away`` are those of the replicas that are out of its or the primary's reach.
+    """
 
     address: str
     refused: str = ""
@@ -50,6 +54,7 @@ class SentinelFacts(msgspec.Struct, frozen=True):
     quorum: int = 0
     others: int = 0
     replicas: int = 0
+    away: list[str] = []
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +68,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     namespace: str
     database: int
+    silent: str = ""  # why it gives no answer, if so: then nothing else is known of it
+    replica: str = ""  # of a cluster's primary: one that is in touch
     scheme: str = "redis"
     kind: str = "redis"
     version: str = ""
@@ -80,7 +87,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     partitions_asked: int | None = None
     databases: list[int] = []  # the others that hold the same namespace
     feeds: list[FeedFacts] = []
-    workers: int = 0  # those that work and beat
+    workers: int | None = 0  # those that work and beat; None when that can't be read
     cluster: ClusterFacts | None = None
     service: str = ""  # what sentinels call it
     sentinels: list[SentinelFacts] = []

@@ -8,8 +8,9 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from todo_projection.doctor import diagnosis_view, examine
+from todo_projection.doctor import diagnosis_view
 from todo_projection.ending import NO, READING, Json, end, notes
+from todo_projection.examination import examine
 from todo_projection.explanation import Explainer
 from todo_projection.facts import Role
 from todo_projection.findings import explanation_view, stale_view

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from todo_projection.beats import BEATS_MISSED_MAX, WORKING, read_beats
 from todo_projection.facts import PARAMETERS, Facts, FeedFacts, Role
@@ -24,15 +24,18 @@ class Probe:
         self._beat_ms = beat_ms
         self._refused: dict[str, str] = {}
 
-    async def read(self, *, layout: str, user: str | None, role: Role | None, **more: Any) -> Facts:
+    async def read(self, *, user: str | None, role: Role | None, **more: Any) -> Facts:
         """All facts; ``user`` is asked about instead of the one of this connection."""
-        facts = await self.read_server(layout=layout, user=user, role=role, **more)
+        return await self.read_namespace(await self.read_server(user=user, role=role, **more))
+
+    async def read_namespace(self, facts: Facts) -> Facts:
+        """Those of a server, and of the namespace beside them."""
         return msgspec.structs.replace(
             facts,
             databases=await self._databases(facts.info),
-            feeds=[] if layout else await self._feeds(),
+            feeds=[] if facts.layout else await self._feeds(),
             workers=await self._workers(facts.now),
-            refused=self._refused,
+            refused={**facts.refused, **self._refused},
         )
 
     async def read_server(self, *, user: str | None, role: Role | None, **more: Any) -> Facts:
@@ -107,12 +110,12 @@ class Probe:
                 found.append(_feed(key, stream, groups))
         return found
 
-    async def _workers(self, now: int) -> int:
+    async def _workers(self, now: int) -> int | None:
         try:
             beats = await read_beats(self._wire, self._keys)
-        except ResponseError as error:
+        except (RedisError, OSError) as error:  # on a cluster the others may have answered
             self._refused["HGETALL"] = str(error)
-            return 0
+            return None
         missing_ms = self._beat_ms * BEATS_MISSED_MAX
         return sum(beat.state == WORKING and now - beat.at <= missing_ms for beat in beats.values())
 

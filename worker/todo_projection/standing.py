@@ -42,20 +42,29 @@ async def _sentinel(location: Location, address: Address) -> SentinelFacts:
     wire = Wire(location.sentinel(address), timeout_s=SENTINEL_S)
     try:
         flat = await wire.command("SENTINEL", "MASTER", location.service)
+        replicas = [_said(one) for one in await wire.command("SENTINEL", "REPLICAS", location.service)]
     except (RedisError, OSError) as error:
         return SentinelFacts(str(address), refused=str(error))
     finally:
         await wire.aclose()
-    said: Mapping[str, str] = {
-        name.decode(): value.decode("utf-8", "replace") for name, value in zip(flat[::2], flat[1::2], strict=True)
-    }
+    said = _said(flat)
     return SentinelFacts(
         str(address),
         primary=str(Address(said["ip"], int(said["port"]))),
         quorum=int(said["quorum"]),
         others=int(said["num-other-sentinels"]),
         replicas=int(said["num-slaves"]),
+        away=[str(Address(one["ip"], int(one["port"]))) for one in replicas if _is_away(one)],
     )
+
+
+def _said(flat: Sequence[bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode("utf-8", "replace") for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def _is_away(replica: Mapping[str, str]) -> bool:
+    out_of_reach = {"s_down", "o_down", "disconnected"}.intersection(replica["flags"].split(","))
+    return bool(out_of_reach) or replica["master-link-status"] != "ok"
 
 
 def _rows(nodes: str) -> list[list[str]]:
@@ -76,6 +85,16 @@ def _moving(nodes: str) -> list[str]:
 def _primaries(nodes: str, moving: Mapping[str, int]) -> list[PrimaryFacts]:
     """Those with slots."""
     rows = _rows(nodes)
-    follows = [row[3] for row in rows if "slave" in row[2] and "fail" not in row[2] and row[7] == "connected"]
-    primaries = [row for row in rows if "master" in row[2] and len(row) > FIELDS]
-    return [PrimaryFacts(_address(row), follows.count(row[0]), moving.get(_address(row), 0)) for row in primaries]
+    in_touch = [row for row in rows if _is_in_touch(row)]
+    found: list[PrimaryFacts] = []
+    for row in rows:
+        if "master" in row[2] and len(row) > FIELDS:
+            replicas, address = [_address(one) for one in in_touch if one[3] == row[0]], _address(row)
+            found.append(PrimaryFacts(address, len(replicas), moving.get(address, 0), *replicas[:1]))
+    return found
+
+
+def _is_in_touch(row: Sequence[str]) -> bool:
+    """Whether it is a replica that is there; one that may not promote itself has the flag `nofailover`."""
+    flags = set(row[2].split(","))
+    return "slave" in flags and not flags & {"fail", "fail?"} and row[7] == "connected"
