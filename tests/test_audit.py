@@ -11,10 +11,11 @@ from redis.asyncio import Redis
 
 from eventually import eventually
 from projecting import projected, working
-from repairs import POISON, TALK, TURN, Yard, write
+from repairs import MOUNTED, POISON, TALK, TURN, Yard, write
 from todo_projection.audit import Turn, keep_auditing
 from todo_projection.beats import STEPPED_DOWN, WORKING, Beats
 from todo_projection.look import Standing
+from todo_projection.rebuild import Rebuild
 from todo_projection.status import read_status
 from todo_projection.wire import Wire
 from todo_projection.worker import Worker
@@ -96,6 +97,36 @@ async def test_a_row_that_can_not_be_read_is_made_again(yard: Yard) -> None:
     await yard.project(write("a"))
     await yard.redis.hset(yard.keys.row("s"), "pos", "nowhere")
     await mended(yard, "s")
+
+
+@pytest.mark.parametrize("name", ["etag", "todos", "todos.ver"])
+async def test_so_is_one_that_lacks_what_readers_need(yard: Yard, name: str) -> None:
+    await yard.project(write("a"))
+    await yard.redis.hdel(yard.keys.row("s"), name)
+    await mended(yard, "s")
+    assert name in await yard.row()
+
+
+async def test_a_refold_that_was_asked_for_is_done_though_its_pointer_was_lost(yard: Yard) -> None:
+    await yard.project(write("a"))
+    await yard.redis.hset(yard.keys.row("s"), "todos", "[]")
+    assert (await Rebuild(yard.wire, yard.keys, list(MOUNTED), MOUNTED).ask(["s"])).refused == {}
+    for _ in range(2):
+        await yard.sweep()
+    assert await yard.pointed() == 1
+    await yard.redis.delete(yard.keys.feed(0))
+    assert "to be folded anew" in (await yard.verify()).why
+    await mended(yard, "s")
+
+
+async def test_a_row_whose_log_is_gone_is_reported_once(yard: Yard, caplog: pytest.LogCaptureFixture) -> None:
+    await yard.project(write("a"))
+    await yard.redis.delete(yard.keys.log("s"))
+    with caplog.at_level(logging.WARNING, "todo_projection.audit"):
+        for _ in range(2):
+            await yard.sweep()
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "'s': its log is gone" in told
 
 
 # --- pointers that wait

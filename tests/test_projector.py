@@ -258,14 +258,14 @@ async def test_the_first_frame_of_a_session_field_by_field(shop: Workshop, ear: 
         "time": int((await shop.log())[1][1]["time"]),
     }
     assert list(frame) == ["type", "sessionId", "key", "value", "seq", "epoch", "rev", "stateVersion", "time"]
-    assert row["rev"] == f"1-{row['etag']}"
+    assert row["rev"] == f"1-{row['etag'][:8]}"
 
 
 async def test_a_row_made_without_a_plan_is_told_to_nobody(shop: Workshop, ear: Ear) -> None:
     await shop.project(TURN, TALK)
     assert await ear.heard() == []
     row = await shop.row()
-    assert (row["todos"], row["units"], row["rev"]) == ("null", "board:1,todos:2", f"1-{row['etag']}")
+    assert (row["todos"], row["units"], row["rev"]) == ("null", "board:1,todos:2", f"1-{row['etag'][:8]}")
     await shop.project(TURN)  # null to null
     assert await ear.heard() == []
     assert (await shop.row())["rev"] == row["rev"]

@@ -285,7 +285,7 @@ async def test_starts_leave_no_consumers_behind(redis_url: str, namespace: str, 
     for n in range(RESTARTS):
         async with quick(redis_url, namespace, block_ms=1):
             await append(client, "s")
-            await eventually(partial(at, field, "s", n))
+            await eventually(partial(at, field, "s", n), within=60)
     assert await field.consumers() == set()
 
 

@@ -5,6 +5,7 @@ from mutants.mutant import Mutant, mutant
 PACKAGE = "worker/todo_projection/"
 COMMIT, FEED, WORKER = PACKAGE + "commit.lua", PACKAGE + "feed.py", PACKAGE + "worker.py"
 ADVANCE, CHANGE, FOLD = PACKAGE + "advance.py", PACKAGE + "change.py", PACKAGE + "fold.py"
+FORKS, AUDITS = "test_forks.py::", "test_audit.py::"
 COMMITS, FEEDS, WORKERS = "test_commit.py::", "test_feed.py::", "test_worker.py::"
 PROJECTOR, TROUBLE = "test_projector.py::", "test_projector_in_trouble.py::"
 XCLAIMS = """
@@ -243,4 +244,31 @@ FOLD_MUTANTS = [
     ),
 ]
 
-MUTANTS: list[Mutant] = [*COMMIT_MUTANTS, *FEED_MUTANTS, *FOLD_MUTANTS]
+REWIND_MUTANTS = [
+    mutant(
+        *("another event where the row stands is passed over", 22, ADVANCE),
+        "if _is_forked(row, span):",
+        "if False:",
+        FORKS + "test_a_worker_that_is_pointed_at_another_event_where_the_row_stands_folds_it_again",
+    ),
+    mutant(
+        *("a fork is taken for the same log", 22, PACKAGE + "look.py"),
+        "and folded and op and folded != op:",
+        "and False:",
+        FORKS + "test_without_a_pointer_the_audit_finds_it",
+    ),
+    mutant(
+        *("a mark outlives its gap", 13, FOLD),
+        "if self._mark is not None and self._mark.seq > after:",
+        "if False:",
+        FORKS + "test_a_mark_goes_when_what_was_missing_is_there_again",
+    ),
+    mutant(
+        *("a refold that was asked for is forgotten", 8, PACKAGE + "look.py"),
+        "if self.standing is Standing.EVEN and self.is_asked:",
+        "if False:",
+        AUDITS + "test_a_refold_that_was_asked_for_is_done_though_its_pointer_was_lost",
+    ),
+]
+
+MUTANTS: list[Mutant] = [*COMMIT_MUTANTS, *FEED_MUTANTS, *FOLD_MUTANTS, *REWIND_MUTANTS]

@@ -66,6 +66,8 @@ class Mounted:
         if row is WRONG_TYPE:
             return Advance(span, row)
         lacking = self._lacking(row)
+        if _is_forked(row, span):
+            lacking = frozenset(self.versions)
         if row.position is not None and row.position >= span.last:
             if not lacking or row.position.epoch != span.last.epoch:
                 return Advance(span, row)
@@ -73,7 +75,10 @@ class Mounted:
         if not row.exists or row.position is None or row.position.epoch != span.last.epoch:
             return Advance(span, row, need=Need(span, -1, self._pointed(span, -1)))
         after = row.position.seq
-        need = Need(span, -1, None) if lacking else Need(span, after, self._pointed(span, after))
+        if lacking:
+            need = Need(span, -1, None)
+        else:  # past a gap all is looked at: the mark goes only where nothing is missing any more
+            need = Need(span, after, None if row.is_gapped else self._pointed(span, after))
         return Advance(span, row, after, lacking, need)
 
     def folds(self, advance: Advance) -> list[Fold]:
@@ -106,3 +111,14 @@ class Mounted:
             raise Outdated(f"a row holds units {ahead}; mounted here: {dict(self.versions)}")
         lacking = frozenset(key for key, version in self.versions.items() if row.versions.get(key) != version)
         return frozenset(self.versions) if lacking and row.partial else lacking
+
+
+def _is_forked(row: Row, span: Span) -> bool:
+    """Whether a pointer tells of another event where the row stands: the log went back and grew again.
+
+    The pointer may as well be left from the history before; then the row is folded again for nothing.
+    """
+    at = row.position
+    if at is None or at.seq not in span.types or at.epoch != span.last.epoch:
+        return False
+    return row.op != "" and span.op_at(at) not in ("", row.op)

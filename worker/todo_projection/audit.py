@@ -29,9 +29,10 @@ logger = logging.getLogger(__name__)
 class Audit:
     """One sweep after another; ``step`` a page. Raises redis errors, after which the next step goes on.
 
-    A row that is behind for good is pointed at again; one that is ahead or can't be read is folded again, with all the
-    ``mounted`` units (versions by key). A foreign log that is not adopted is reported, and pointed at once, so that it
-    is marked. ``looked``, ``repaired`` and ``sweeps`` count.
+    A row that is behind for good is pointed at again, and so is one whose refold was asked for; one that is ahead,
+    forked or not to be read is folded again, with all the ``mounted`` units (versions by key). A foreign log that is
+    not adopted is reported, and pointed at once, so that it is marked; a row whose log is gone is reported.
+    ``looked``, ``repaired`` and ``sweeps`` count.
     """
 
     wire: Wire
@@ -49,7 +50,7 @@ class Audit:
 
     async def step(self, count: int) -> None:
         """Look at about ``count`` keys, and again at the suspects whose feeds have moved on."""
-        found = await Census(self.wire, self.keys).page(self._cursor, count)
+        found = await Census(self.wire, self.keys, "*").page(self._cursor, count)
         looks = await look_at(self.wire, self.keys, found.sessions)
         now = await server_time(self.wire)
         for look in looks:
@@ -82,10 +83,15 @@ class Audit:
                 told = (
                     "session %r: the row at %s is %s, its log ends with %s, and nobody points at it: pointed at again"
                 )
-                logger.warning(told, look.session, look.row, look.standing, look.tail)
+                logger.warning(told, look.session, look.row, look.trouble, look.tail)
 
     def _report(self, look: Look) -> None:
         """Say once what only a person can mend, not again with every event that a foreign log goes on by."""
+        if look.standing is Standing.ORPHAN and self._is_news(look, "orphan", str(look.row)):
+            told = (
+                "session %r: its log is gone, its row at %s is still shown; `verify --all --remove-orphans` removes it"
+            )
+            logger.warning(told, look.session, look.row)
         if look.tail and not look.foldable and self._is_news(look, "foreign", str(look.tail.epoch)):
             told = "session %r has a %s log: %s; `rebuild --session %s --partial` adopts it as it stands"
             logger.warning(told, look.session, look.lack, look.foreign, look.session)

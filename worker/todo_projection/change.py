@@ -40,6 +40,7 @@ def acknowledged(span: Span, row: Row) -> Change:
 
 def advanced(span: Span, row: Row, etag: str) -> Change:
     """Nothing but the position of a row, and its new etag: no unit handles what came."""
+    etag += span.op
     after = Row(etag, span.last, row.rev, row.cells, row.versions, row.partial)
     fields = {"etag": etag.encode(), "pos": b"%d-%d" % span.last}
     return Change(span.session, row.etag, span.pointers, after, recent_ms=_recent_ms(span, span.time_ms), set=fields)
@@ -72,9 +73,9 @@ class Beginning:
             folds = [Fold(unit, None, -1) for unit in self._units]
             change = folded(span, PRESUMED_NEW, folds, self._versions, etag)
             return msgspec.structs.replace(change, set={**change.set, "by": by}) if by else change
-        after = Row(etag, span.last, Rev(1, etag), self._cells, self._versions)
+        after = Row(etag + span.op, span.last, Rev(1, etag), self._cells, self._versions)
         raw = etag.encode()
-        fields = {**self._set, "etag": raw, "pos": b"%d-%d" % span.last, "rev": b"1-" + raw}
+        fields = {**self._set, "etag": raw + span.op.encode(), "pos": b"%d-%d" % span.last, "rev": b"1-" + raw}
         if by:
             fields["by"] = by
         return Change(
@@ -104,7 +105,7 @@ def folded(
     indexes are written anew as well, and no pointer of now makes the session look as if it had just had an event.
     """
     turned = [_Turned(fold.unit, fold.cell(), fold.time) for fold in folds]
-    change = _change(span, row, turned, span.last, versions, etag)
+    change = _change(span, row, turned, _Reached(span.last, span.op), versions, etag)
     if anew_ms is None or change.after is None:
         return change
     return msgspec.structs.replace(change, recent_ms=_recent_ms(span, anew_ms), mark=_marks_text(change.after))
@@ -119,10 +120,10 @@ def unfoldable(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[st
         turned = _all_marked(span, row.cells, units, gap)
         if all(row.cells[one.unit.key] == one.cell for one in turned):
             return acknowledged(span, row)
-        change = _change(span, row, turned, row.position, row.versions, etag)
+        change = _change(span, row, turned, _Reached(row.position, row.op), row.versions, etag)
     else:
         turned = _all_marked(span, _initial(units), units, gap)
-        change = _change(span, row, turned, Position(span.last.epoch, -1), versions, etag)
+        change = _change(span, row, turned, _Reached(Position(span.last.epoch, -1), ""), versions, etag)
     return msgspec.structs.replace(change, warning=f"is not folded: {gap}")
 
 
@@ -130,10 +131,10 @@ def skipped(span: Span, row: Row, units: Sequence[Unit], versions: Mapping[str, 
     """A mark on every unit for events that are not even to be tried; the position goes past them, values stay."""
     if row is WRONG_TYPE or (row.position is not None and row.position >= span.last):
         return acknowledged(span, row)
-    gap = Gap(min(span.types), reason)
+    gap, reached = Gap(min(span.types), reason), _Reached(span.last, span.op)
     if row.exists and row.position is not None and row.position.epoch == span.last.epoch:
-        return _change(span, row, _all_marked(span, row.cells, units, gap), span.last, row.versions, etag)
-    return _change(span, row, _all_marked(span, _initial(units), units, gap), span.last, versions, etag)
+        return _change(span, row, _all_marked(span, row.cells, units, gap), reached, row.versions, etag)
+    return _change(span, row, _all_marked(span, _initial(units), units, gap), reached, versions, etag)
 
 
 def _initial(units: Sequence[Unit]) -> dict[str, Cell]:
@@ -146,6 +147,13 @@ def _all_marked(span: Span, cells: Mapping[str, Cell], units: Sequence[Unit], ga
         for unit in units
         if unit.key in cells
     ]
+
+
+class _Reached(NamedTuple):
+    """The last event a row covers: its position, and its op ('' where nothing tells it)."""
+
+    position: Position
+    op: str
 
 
 class _Turned(NamedTuple):
@@ -161,14 +169,15 @@ def _with_mark(cell: Cell, gap: Gap, time: int) -> Cell:
 
 
 def _change(
-    span: Span, row: Row, turned: Sequence[_Turned], position: Position, versions: Mapping[str, int], etag: str
+    span: Span, row: Row, turned: Sequence[_Turned], reached: _Reached, versions: Mapping[str, int], etag: str
 ) -> Change:
+    position = reached.position
     told = [one for one in turned if one.unit.published and _is_news(row, one.unit.key, one.cell)]
     rev = row.rev
     if told or not row.exists:
         rev = Rev(1 if rev is None else rev.n + 1, etag)
     partial = row.partial and (row.position is None or row.position.epoch == position.epoch)
-    after = Row(etag, position, rev, {one.unit.key: one.cell for one in turned}, versions, partial)
+    after = Row(etag + reached.op, position, rev, {one.unit.key: one.cell for one in turned}, versions, partial)
     set, remove = _fields(row, after)
     return Change(
         span.session,

@@ -39,6 +39,8 @@ class Fold:
         self._state: Any = _UNREAD
         self._at = before.at if before else None
         self._mark = before.mark if before else None
+        if self._mark is not None and self._mark.seq > after:  # what was missing is there: else nobody folds past it
+            self._mark, self.changed = None, True
         self._next: Position | None = None
 
     def take(self, epoch: int, event: Event) -> None:

@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 
-from todo_projection.row import decode_versions, encode_versions
+from todo_projection.frames import Mark
+from todo_projection.row import TOKEN_LENGTH, decode_versions, encode_versions
 from todo_projection.wire import Call, Script, Wire, settled
 from todo_write.events import Keys, Position, token
 
 _look = Script("look")
 _repoint = Script("repoint")
+_mark = msgspec.json.Decoder(Mark)
 
 
 class Standing(StrEnum):
@@ -20,17 +22,22 @@ class Standing(StrEnum):
     EVEN = "even"
     BEHIND = "behind"  # the row has yet to reach the log's tail
     AHEAD = "ahead"  # the row stands where the log is not: the log went back, or another one began before it
+    FORKED = "forked"  # another event stands where the row does: the log went back, and grew again
     CORRUPT = "corrupt"  # a row that can't be read; a worker that is pointed at it folds it anew
     ORPHAN = "orphan"  # a row with values, and no log
     NOTHING = "nothing"  # neither, or a tombstone
     BROKEN = "broken"  # a key of another type: a person must rename or delete it
 
 
+_OFF = (Standing.BEHIND, Standing.AHEAD, Standing.FORKED, Standing.CORRUPT)
+
+
 class Look(msgspec.Struct, frozen=True):
     """Log and row of one session at one moment.
 
     ``foreign`` says why the log can't be folded whole, '' otherwise; ``partial``: an operator has adopted it as it is.
-    ``etag`` is what stands in the row, whoever wrote it; ``length`` the number of entries of the log.
+    ``etag`` is what stands in the row, whoever wrote it; ``length`` the number of entries of the log. ``gapped``: the
+    row is marked because of an event behind it that was missing.
     """
 
     session: str
@@ -42,7 +49,24 @@ class Look(msgspec.Struct, frozen=True):
     foreign: str = ""
     partial: bool = False
     length: int = 0
+    gapped: bool = False
     why: str = ""
+
+    @property
+    def trouble(self) -> str:
+        """Why a worker must look at the session, '' where row and log agree or only a person can help."""
+        if self.standing in _OFF:
+            return str(self.standing)
+        if self.standing is Standing.EVEN and self.is_asked:
+            return "to be folded anew"
+        if self.standing is Standing.EVEN and self.gapped and self.foldable:
+            return "marked for what its log does not lack any more"
+        return ""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether some unit is to be folded anew by whoever gets the next pointer."""
+        return 0 in self.versions.values()
 
     @property
     def lack(self) -> str:
@@ -90,7 +114,8 @@ async def point_again(wire: Wire, keys: Keys, repairs: Sequence[Repair]) -> list
 
 def mending(look: Look, mounted: Mapping[str, int]) -> Repair:
     """What brings the row of a look to where its log is: a pointer, and where that is not enough all units anew."""
-    anew = look.standing in (Standing.AHEAD, Standing.CORRUPT)
+    anew = look.standing in (Standing.AHEAD, Standing.FORKED, Standing.CORRUPT)
+    anew = anew or (look.standing is Standing.EVEN and look.gapped)
     return Repair(look, {**look.versions, **mounted} if anew else ())
 
 
@@ -110,7 +135,7 @@ def _seen(session: str, reply: Any) -> Look:
         if not str(reply).startswith("WRONGTYPE"):
             raise reply
         return Look(session, Standing.BROKEN, why=str(reply))
-    tail_id, first_id, length, etag, pos, units, partial = reply
+    tail_id, first_id, length, etag, pos, units, partial, op, lacks, marks = reply
     tail, foreign = None, ""
     try:
         tail = Position.parse(tail_id) if tail_id else None
@@ -120,11 +145,18 @@ def _seen(session: str, reply: Any) -> Look:
     try:
         row = Position.parse(pos) if pos or etag else None
         versions = decode_versions(units)
-    except ValueError as error:
+        missing = [_mark.decode(raw).seq for raw in marks]
+        if lacks:
+            raise ValueError(f"{lacks.decode()} is missing")
+    except (ValueError, msgspec.MsgspecError) as error:
         why = f"its row can't be read: {error}"
-        return Look(session, Standing.CORRUPT, tail, None, etag, {}, foreign, bool(partial), int(length), why)
+        return Look(session, Standing.CORRUPT, tail, None, etag, {}, foreign, bool(partial), int(length), why=why)
     standing = _standing(tail, row, exists=bool(versions), there=bool(tail_id))
-    return Look(session, standing, tail, row, etag, versions, foreign, bool(partial), int(length))
+    folded = etag[TOKEN_LENGTH:]  # the op of the event folded last
+    if standing in (Standing.EVEN, Standing.BEHIND) and folded and op and folded != op:
+        standing = Standing.FORKED
+    gapped = row is not None and max(missing, default=-1) > row.seq
+    return Look(session, standing, tail, row, etag, versions, foreign, bool(partial), int(length), gapped)
 
 
 def _standing(tail: Position | None, row: Position | None, *, exists: bool, there: bool) -> Standing:

@@ -94,7 +94,7 @@ class Rebuild:
     def _repair(self, look: Look, *, partial: bool) -> Repair:
         if look.standing is Standing.BEHIND and not look.versions and not partial:
             return Repair(look)  # there is no row yet: whoever is pointed at it folds it whole
-        whole = partial or look.standing in (Standing.AHEAD, Standing.CORRUPT)
+        whole = partial or look.standing in (Standing.AHEAD, Standing.FORKED, Standing.CORRUPT)
         return Repair(look, {**look.versions, **self._mounted} if whole else self._units, partial)
 
 

@@ -7,6 +7,8 @@ import msgspec
 from todo_projection.frames import Baseline, Mark, Rev
 from todo_write.events import Position
 
+TOKEN_LENGTH = 8
+
 _mark = msgspec.json.Decoder(Mark)
 
 
@@ -33,6 +35,9 @@ class Row(msgspec.Struct, frozen=True):
 
     A unit of version 0 in ``versions`` is to be folded again from the start of the log, by whoever gets the next
     pointer. ``partial``: an operator has adopted the log with its holes.
+
+    The etag is new at every write: a token, and behind it the op of the event at ``position`` where the writer of the
+    row knew it. A position alone does not say which event was folded last, and this way its op costs no field.
     """
 
     etag: str = ""
@@ -46,6 +51,19 @@ class Row(msgspec.Struct, frozen=True):
     def exists(self) -> bool:
         """Whether values are stored: neither a missing row nor a tombstone."""
         return bool(self.versions)
+
+    @property
+    def op(self) -> str:
+        """The op of the last event folded, '' where the row does not tell it."""
+        return self.etag[TOKEN_LENGTH:]
+
+    @property
+    def is_gapped(self) -> bool:
+        """Whether a mark says that the row could not get on, because of an event that was missing."""
+        for cell in self.cells.values():  # once an event, and nearly always there is no mark
+            if cell.mark is not None and self.position is not None and cell.mark.seq > self.position.seq:
+                return True
+        return False
 
     def baseline(self, session: str) -> Baseline:
         """What readers get of this row."""

@@ -6,6 +6,8 @@ import msgspec
 
 from todo_write.events import Position
 
+OP_LENGTH_MAX = 32  # ours have 8 characters; of a longer one nothing is kept
+
 
 class Pointer(msgspec.Struct, frozen=True, gc=False):
     """One entry of a feed: where it stands there, and the event it points at, by session, epoch, seq, op and type.
@@ -47,9 +49,10 @@ class Span:
 
     ``pointers`` come in the order of the feed, with any positions, some of them twice. ``types`` maps each seq of the
     newest epoch that is pointed at to its event type; pointers of an older epoch are only there to be acknowledged.
+    ``op`` is that of the last event, '' where nothing tells it.
     """
 
-    __slots__ = ("last", "pointers", "session", "types")
+    __slots__ = ("last", "op", "pointers", "session", "types")
 
     def __init__(self, session: str, pointers: Sequence[Pointer]) -> None:
         self.session = session
@@ -58,17 +61,27 @@ class Span:
             (pointer,) = pointers
             self.types = {pointer.seq: pointer.type}
             self.last = Position(pointer.epoch, pointer.seq)
+            self.op = _text(pointer.op)
             return
         epochs = {pointer.epoch for pointer in pointers}
         epoch = max(epochs)
         newest = pointers if len(epochs) == 1 else [pointer for pointer in pointers if pointer.epoch == epoch]
         self.types = {pointer.seq: pointer.type for pointer in newest}
         self.last = Position(epoch, max(self.types))
+        final = pointers[-1]
+        self.op = _text(final.op) if final.position == self.last else self.op_at(self.last)
+
+    def op_at(self, position: Position) -> str:
+        """The op of the event there, by the newest pointer to it; '' where none tells it."""
+        for pointer in reversed(self.pointers):
+            if pointer.seq == position.seq and pointer.epoch == position.epoch:
+                return _text(pointer.op)
+        return ""
 
     def reaching(self, last: Position) -> "Span":
         """The same pointers, for a row that is to be folded up to ``last`` whatever they point at."""
         span = Span(self.session, self.pointers)
-        span.last = last
+        span.last, span.op = last, self.op_at(last)
         return span
 
     @property
@@ -80,6 +93,10 @@ class Span:
         """Whether every event after ``seq`` up to the last is pointed at."""
         missing = self.last.seq - seq - len(self.types)
         return missing <= 0 and self.types.keys() >= set(range(seq + 1, self.last.seq + 1))
+
+
+def _text(op: bytes) -> str:
+    return op.decode() if op.isascii() and len(op) <= OP_LENGTH_MAX else ""
 
 
 def spans_of(pointers: Iterable[Pointer]) -> dict[str, Span]:

@@ -9,7 +9,6 @@ from todo_projection.wire import Wire
 from todo_write.events import Keys, Position
 
 LOOKS_PER_TRIP = 500
-OFF = (Standing.BEHIND, Standing.AHEAD, Standing.CORRUPT)
 
 
 class _First(NamedTuple):
@@ -33,8 +32,8 @@ class Suspects:
         self._first: dict[str, _First] = {}
 
     def add(self, look: Look, now_ms: int) -> None:
-        """Suspect a session that is not even; ``now_ms`` is a time of the server's after the look."""
-        if look.standing in OFF and len(self._first) < self._count_max:
+        """Suspect a session that is in trouble; ``now_ms`` is a time of the server's after the look."""
+        if look.trouble and len(self._first) < self._count_max:
             self._first.setdefault(look.session, _First(look.tail, now_ms))
 
     async def judge(self) -> list[Look]:
@@ -46,10 +45,10 @@ class Suspects:
             now = await server_time(self._wire)
             for look in looks:
                 first = self._first.pop(look.session)
-                if look.standing in OFF and _is_other(look.tail, first.tail):
+                if look.trouble and _is_other(look.tail, first.tail):
                     self.add(look, now)
                 elif look.standing is not Standing.BEHIND or look.row is None or first.tail is None:
-                    lost += [look] if look.standing in OFF else []
+                    lost += [look] if look.trouble else []
                 elif look.row < first.tail:
                     lost.append(look)
         return lost

@@ -66,17 +66,17 @@ class Verifier:
         looks = await look_at(self._wire, self._keys, sessions)
         now = await server_time(self._wire)
         for look in looks:
-            if look.standing is Standing.BEHIND:
+            if look.standing is Standing.BEHIND or look.is_asked:
                 self._suspects.add(look, now)
             yield await self._verify(look)
 
     async def lost(self) -> list[Finding]:
-        """Of the sessions verified so far those that are behind, and that nothing in their feed points at."""
+        """Of the sessions verified so far those that wait for a worker, and that nothing in their feed points at."""
         return [self._broken(look) for look in await self._suspects.judge() if look.foldable]
 
     async def _verify(self, look: Look) -> Finding:
         for _ in range(STEADY_TRIES_MAX):
-            if look.standing not in (Standing.EVEN, Standing.BEHIND):
+            if look.standing not in (Standing.EVEN, Standing.BEHIND, Standing.FORKED):
                 return self._broken(look)
             if not look.foldable:
                 return await self._foreign(look)
@@ -165,6 +165,8 @@ class Verifier:
         match look.standing:
             case Standing.BEHIND:
                 why = f"the row at {look.row or 'nothing'} is behind the log at {look.tail}, and nothing points at it"
+            case Standing.EVEN:
+                why = f"the row at {look.row} is {look.trouble}, and nothing points at it"
             case Standing.AHEAD:
                 why = f"the row at {look.row} is ahead of the log at {look.tail}"
             case Standing.ORPHAN:
