@@ -1,6 +1,7 @@
 """The audit: what nobody points at any more is found and mended; what merely waits is left alone."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -13,10 +14,11 @@ from eventually import eventually
 from projecting import projected, working
 from repairs import MOUNTED, POISON, TALK, TURN, Yard, write
 from todo_projection.audit import Turn, keep_auditing
-from todo_projection.beats import STEPPED_DOWN, WORKING, Beats
+from todo_projection.beats import STEPPED_DOWN, WORKING, Beats, server_time
 from todo_projection.look import Standing
 from todo_projection.rebuild import Rebuild
 from todo_projection.status import read_status
+from todo_projection.suspects import Suspects
 from todo_projection.wire import Wire
 from todo_projection.worker import Worker
 from todo_write.events import Position
@@ -184,6 +186,16 @@ async def test_nor_one_whose_log_began_anew_between_two_looks(yard: Yard) -> Non
     await mended(yard, "s")
 
 
+async def test_a_clock_that_was_stepped_back_lets_nobody_be_a_suspect_for_as_long(yard: Yard) -> None:
+    await yard.append("s", write("a"))
+    await yard.redis.delete(yard.keys.feed(0))
+    suspects, now = Suspects(yard.wire, yard.keys, count_max=10), await server_time(yard.wire)
+    suspects.add(await yard.look(), now + 3_600_000)
+    suspects.add(await yard.look(), now - 1)
+    await yard.append("other", TALK)  # of a feed in use there is always something to wait for
+    assert [look.session for look in await suspects.judge()] == ["s"]
+
+
 # --- logs that went back
 
 
@@ -332,6 +344,14 @@ async def test_while_a_worker_has_stepped_down_another_audits(yard: Yard) -> Non
     for name, state in (("a", STEPPED_DOWN), ("b", WORKING), ("c", WORKING)):
         await Beats(yard.wire, yard.keys, name, versions).beat(state)
     assert [await Turn(yard.wire, yard.keys, name, 5000).is_ours() for name in "abc"] == [False, True, False]
+
+
+async def test_a_dead_worker_with_a_beat_of_the_future_does_not_keep_the_turn(yard: Yard) -> None:
+    """A server's clock that was stepped back."""
+    await Beats(yard.wire, yard.keys, "b", {"todos": 2}).beat()
+    beat = json.loads(await yard.redis.hget(yard.keys.workers, "b"))
+    await yard.redis.hset(yard.keys.workers, "a", json.dumps({**beat, "at": beat["at"] + 3_600_000}))
+    assert await Turn(yard.wire, yard.keys, "b", 5000).is_ours()
 
 
 def looked(worker: Worker) -> int:

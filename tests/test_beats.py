@@ -7,7 +7,7 @@ import pytest
 
 from eventually import eventually
 from servers import Server
-from todo_projection.beats import Beats
+from todo_projection.beats import Beats, read_beats
 from todo_projection.wire import Wire
 from todo_write.events import Keys
 
@@ -36,6 +36,16 @@ async def test_who_misses_its_beats_counts_as_dead(wire: Wire) -> None:
         return await one.alive() == {"one"}
 
     await eventually(alone)
+
+
+@pytest.mark.parametrize(
+    "raw", ["no JSON", "{}", '{"at":1,"started":1,"host":"h","pid":1,"units":"no versions"}', b"\xff"]
+)
+async def test_what_is_no_beat_is_left_out(wire: Wire, raw: str | bytes) -> None:
+    one = beats(wire, "one")
+    await one.beat()
+    await wire.command("HSET", Keys("beats", 1).workers, "other", raw)
+    assert list(await read_beats(wire, Keys("beats", 1))) == ["one"]
 
 
 async def test_a_server_that_stood_still_is_not_the_death_of_those_who_waited_with_it(

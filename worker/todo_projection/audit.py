@@ -118,7 +118,9 @@ class Turn:
     async def is_ours(self) -> bool:
         """Whether it is this worker's; raises redis errors."""
         beats, now = await read_beats(self.wire, self.keys), await server_time(self.wire)
-        there = [name for name, beat in beats.items() if beat.state == WORKING and now - beat.at <= self.missing_ms]
+        # Of a clock that was stepped back a dead worker's beat would be of the future for as long.
+        working = {name: beat for name, beat in beats.items() if beat.state == WORKING}
+        there = [name for name, beat in working.items() if abs(now - beat.at) <= self.missing_ms]
         return self.name in there and self.name == min(there)
 
 

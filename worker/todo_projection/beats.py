@@ -114,8 +114,10 @@ async def read_beats(wire: Wire, keys: Keys) -> dict[str, Beat]:
     beats: dict[str, Beat] = {}
     for name, raw in zip(flat[::2], flat[1::2], strict=True):
         try:
-            beats[name.decode()] = msgspec.json.decode(raw, type=Beat)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            beat = msgspec.json.decode(raw, type=Beat)
+            decode_versions(beat.units.encode())
+            beats[name.decode()] = beat
+        except (msgspec.MsgspecError, ValueError):
             continue
     return beats
 

@@ -34,7 +34,9 @@ class Suspects:
     def add(self, look: Look, now_ms: int) -> None:
         """Suspect a session that is in trouble; ``now_ms`` is a time of the server's after the look."""
         if look.trouble and len(self._first) < self._count_max:
-            self._first.setdefault(look.session, _First(look.tail, now_ms))
+            first = self._first.get(look.session)
+            if first is None or first.seen_ms > now_ms:  # the clock was stepped back
+                self._first[look.session] = _First(look.tail, now_ms)
 
     async def judge(self) -> list[Look]:
         """Those that are off for good, as they now stand; they and those that came right are no suspects any more."""
