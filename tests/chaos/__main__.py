@@ -16,7 +16,10 @@ from chaos.run import Totals, run
 from chaos.script import Plan
 from fleet import Fleet
 
-OPTIONS = ("--appendonly", "yes", "--appendfsync", "always")  # so that a restart loses nothing
+OPTIONS = (
+    *("--appendonly", "yes", "--appendfsync", "always"),  # so that a restart loses nothing
+    *("--auto-aof-rewrite-min-size", "4mb"),  # so that it takes no longer the more has happened
+)
 
 TOGETHER = ("sentinel", "cluster")
 
