@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
-from todo_projection import alive, frames, granting, keeping, looking, process, repairing, watching
+from todo_projection import frames, granting, keeping, living, looking, process, repairing, watching
 from todo_projection import up as everything
 from todo_projection.child import NotStarted
 from todo_projection.declarations import declarations
@@ -43,7 +43,7 @@ app.add_typer(repairing.app)
 app.add_typer(keeping.app)
 app.add_typer(granting.app)
 app.add_typer(watching.app)
-app.add_typer(alive.app)
+app.add_typer(living.app)
 
 
 @app.command(epilog=notes("up", codes="0 ended by Ctrl-C or SIGTERM, 1 a part of it failed, 2 wrong setting or layout"))
