@@ -25,7 +25,11 @@ session or a worker. Alert rules and a Grafana dashboard over these are in [depl
 `todo-projection alive worker` and `alive gateway` ask the same for containers that can't ask HTTP.
 
 `todo-write canary --every 10`, once a namespace, lets gateways tell whether delivery lives: it appends to the session
-`.canary`, which is in no list and on no board, and each gateway watches for its frames.
+`.canary`, which is in no list and on no board, and each gateway watches for its frames. After two minutes without it
+`todo_gateway_delivery_alive` is left out, and no alert on that figure can fire; so there is a second one, on
+`todo_gateway_canary_age_seconds`. Every gateway reads it from the canary's log: it grows where the gateway was started
+later, too, and is left out where no canary was ever run. To do without one for good: end it, then
+`todo-write delete .canary`.
 """
 
 

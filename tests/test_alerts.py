@@ -27,6 +27,7 @@ from todo_projection.vitals import Pulse
 from todo_projection.wire import Wire
 from todo_projection.worker import Worker
 from todo_write.canary import sing
+from todo_write.events import CANARY
 from todo_write.log import Client, LogRewound, NotSaved, SessionLog, connect
 from todo_write.metrics import Appends
 from workshop import Workshop
@@ -107,19 +108,37 @@ async def test_redis_away(own_server: Server, redis_url: str, client: Client, wa
     assert not firing(tmp_path, "TodoNoWorker", found)
 
 
-async def test_delivery_dead(redis_url: str, namespace: str, client: Client, tmp_path: Path) -> None:
-    async def told(http: Http) -> Scraped:
-        return Scraped((await http.get("/metrics")).body.decode())
+async def of_gateway(http: Http) -> Scraped:
+    return Scraped((await http.get("/metrics")).body.decode())
 
+
+async def test_delivery_dead(redis_url: str, namespace: str, client: Client, tmp_path: Path) -> None:
     async def dead(http: Http) -> Scraped | None:
         await sing(client)
-        found = await told(http)
+        found = await of_gateway(http)
         return found if found.value("todo_gateway_delivery_alive") == 0 else None
 
     async with serving(redis_url, namespace) as http:
         found = await eventually(lambda: dead(http), within=30)
         assert found is not None
         assert firing(tmp_path, "TodoDeliveryDead", found)
+
+
+async def test_a_canary_that_has_fallen_silent_and_none_that_ever_sang(
+    redis_url: str, namespace: str, client: Client, redis: Redis, tmp_path: Path
+) -> None:
+    async def silent(http: Http) -> Scraped | None:
+        found = await of_gateway(http)
+        return found if (found.value("todo_gateway_canary_age_seconds") or 0) > 3600 else None
+
+    async with serving(redis_url, namespace) as http:
+        never = await of_gateway(http)
+        await SessionLog(client, CANARY).append(*write("canary"), time=((await redis.time())[0] - 3601) * 1000)
+        found = await eventually(lambda: silent(http), within=30)
+    assert found is not None
+    assert firing(tmp_path, "TodoCanarySilent", found)
+    assert not firing(tmp_path, "TodoDeliveryDead", found)
+    assert not firing(tmp_path, "TodoCanarySilent", never)
 
 
 async def test_a_backlog_that_is_old(client: Client, redis: Redis, watched: Watched, tmp_path: Path) -> None:

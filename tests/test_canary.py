@@ -21,6 +21,7 @@ from todo_write.events import CANARY, TODO_WRITE
 from todo_write.log import Client, SessionLog, connect
 
 ALIVE = "todo_gateway_delivery_alive"
+AGE = "todo_gateway_canary_age_seconds"
 
 
 @pytest.fixture
@@ -46,11 +47,13 @@ async def singing_until(client: Client, http: Http, alive: float | None) -> None
 async def test_a_canary_that_is_heard_says_that_delivery_lives(
     http: Http, redis_url: str, namespace: str, client: Client
 ) -> None:
-    assert (await scraped(http)).value(ALIVE) is None
+    never = await scraped(http)
+    assert (never.value(ALIVE), never.value(AGE)) == (None, None)
     async with working(redis_url, namespace):
         await singing_until(client, http, 1)
         found = await scraped(http)
         assert (found.value("todo_gateway_canary_seconds_count") or 0) >= 1
+        assert -1 < (found.value(AGE) or 0) < 30
         assert found.value("todo_gateway_canary_seconds_bucket", le="10.0") == found.value(
             "todo_gateway_canary_seconds_count"
         )
@@ -78,6 +81,25 @@ async def test_delivery_is_dead_while_frames_are_refused_though_rows_are_right(
         await projected(redis, await client.keys(), CANARY, await sing(client))
         await redis_any.execute_command("ACL", "SETUSER", "mute", "allchannels")
         await singing_until(client, http, 1)
+
+
+async def test_how_long_it_has_been_silent_is_known_to_a_gateway_that_never_heard_it_and_not_while_redis_is_away(
+    own_server: Server, redis_url: str, namespace: str, client: Client
+) -> None:
+    async def age(http: Http) -> float | None:
+        return (await scraped(http)).value(AGE)
+
+    async def unknown(http: Http) -> bool:
+        return await age(http) is None
+
+    await sing(client)
+    async with serving(redis_url, namespace) as http:
+        await eventually(lambda: age(http), within=30)
+        assert (await scraped(http)).value(ALIVE) is None
+        own_server.freeze()
+        await eventually(lambda: unknown(http), within=60)
+        own_server.thaw()
+        await eventually(lambda: age(http), within=30)
 
 
 async def test_the_canary_is_in_no_list_and_no_index(

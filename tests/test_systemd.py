@@ -12,7 +12,7 @@ from todo_projection.settings import Settings
 
 FOLDER = Path(__file__).parents[1] / "deploy" / "systemd"
 UNITS = sorted(FOLDER.glob("*.service"))
-PROGRAM = "/opt/todo-projection/bin/todo-projection"
+PROGRAMS = "/opt/todo-projection/bin"
 EXPOSURE_MAX = 15  # of 100, as systemd-analyze counts it; an ordinary unit has 96
 
 
@@ -22,10 +22,10 @@ def value(unit: Path, key: str) -> str:
 
 @pytest.fixture(params=UNITS, ids=lambda unit: unit.name)
 def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A unit with the program of this environment."""
+    """A unit with the programs of this environment."""
     source: Path = request.param
     copy = tmp_path / source.name
-    copy.write_text(source.read_text().replace(PROGRAM, str(Path(sys.executable).with_name("todo-projection"))))
+    copy.write_text(source.read_text().replace(PROGRAMS, str(Path(sys.executable).parent)))
     return copy
 
 

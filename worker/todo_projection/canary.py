@@ -28,11 +28,13 @@ class Canary:
     """Listens while it is ``run``; ``alive`` is None while redis is away, or no canary has sung for ``SILENT_S``.
 
     An event that comes only with the next look at the row was delivered by nobody: two of them in a row, or one that
-    does not come at all for ``late_s``, and delivery is dead. ``delivery_s`` is by the server's clock.
+    does not come at all for ``late_s``, and delivery is dead. ``delivery_s`` is by the server's clock, and so is
+    ``age_s``, for how long none has sung; None where none ever has, and while redis is away.
     """
 
     def __init__(self, client: Client, wire: Wire, subscriber: Subscriber, *, late_s: float = LATE_S) -> None:
         self.delivery_s = Histogram()
+        self.age_s: float | None = None
         self._client = client
         self._wire = wire
         self._subscriber = subscriber
@@ -85,7 +87,7 @@ class Canary:
                 await self._look()
                 self._away = False
             except (RedisError, OSError, LayoutMismatch) as error:
-                self._away = True
+                self._away, self.age_s = True, None
                 logger.debug("canary: %s", error)  # the subscriber meets the same server and says so loudly
             told = self._tell(told)
             await asyncio.sleep(LOOK_S)
@@ -110,6 +112,7 @@ class Canary:
         if self._first is None:
             self._first = tail
             self._heard = max(self._heard, tail)
+        self.age_s = now_s - at_s if newest else None
         self._sung = tail > self._first and now_s - at_s < SILENT_S
         if tail > self._heard:
             self._waiting = self._waiting or (tail, at_s)

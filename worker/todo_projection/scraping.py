@@ -56,6 +56,12 @@ GATEWAY: Sequence[Figure[Parts]] = (
         lambda parts: None if parts.canary.alive is None else int(parts.canary.alive),
     ),
     Figure(
+        "todo_gateway_canary_age_seconds",
+        "gauge",
+        "For how long no canary has sung, by the server's clock; left out where none ever has, or redis is away.",
+        lambda parts: parts.canary.age_s,
+    ),
+    Figure(
         "todo_gateway_canary_seconds",
         "histogram",
         "From the canary's append to its frame here, both by the server's clock.",
