@@ -5,16 +5,18 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
+from rich.console import Console
 
 from consulting import Patient
 from eventually import eventually
 from fleet import Fleet
 from projecting import working
-from todo_projection.diagnosis import Ailment
-from todo_projection.doctor import diagnose
+from todo_projection.diagnosis import Ailment, Diagnosis
+from todo_projection.doctor import diagnose, diagnosis_view
 from todo_projection.facts import ROLES, ClusterFacts, Facts, PrimaryFacts, SentinelFacts
 from todo_write.events import Keys
 from topologies import SERVICE, Cluster, Move, Service, ask
@@ -158,10 +160,25 @@ async def test_a_quorum_of_one_is_found_and_mended_by_what_is_printed(patient: P
     assert await patient.findings() == {}
 
 
+def judged(**more: Any) -> Diagnosis:
+    given: dict[str, Any] = {"address": "a", "namespace": "t", "database": 0, "workers": 1, "version": "7.2.0", **more}
+    return diagnose(Facts(**given, lacking={role: [] for role in ROLES}))
+
+
 def found(**more: Any) -> dict[str, Ailment]:
-    given: dict[str, Any] = {"address": "a", "namespace": "t", "database": 0, "workers": 1, "version": "7.2.0"}
-    facts = Facts(**given, lacking={role: [] for role in ROLES}, **more)
-    return {one.name: one for one in diagnose(facts).findings}
+    return {one.name: one for one in judged(**more).findings}
+
+
+def test_what_is_told_to_be_typed_goes_to_the_primary_that_sentinels_name() -> None:
+    silent, answers = (SentinelFacts("s1:1", refused="frozen"), SentinelFacts("s2:1", primary="10.0.0.7:6379"))
+    name = "sentinel s1:1,s2:1/plans/0"
+    told = judged(address=name, sentinels=[silent, answers], service="plans")
+    told = msgspec.structs.replace(
+        told, findings=[Ailment("note", "memory", "no limit", "", ["CONFIG SET maxmemory 1"])]
+    )
+    with (console := Console(width=200)).capture() as shown:
+        console.print(diagnosis_view(told))
+    assert "redis-cli -h 10.0.0.7 -p 6379 takes commands in capitals" in shown.get()
 
 
 def test_slots_that_nobody_serves_and_primaries_that_nobody_follows_are_found() -> None:

@@ -102,7 +102,7 @@ def replicas(facts: Facts) -> Ailment | None:
     if count == "0" or facts.says("min-replicas-to-write") != "0":
         return None
     why = "a primary cut off from its replicas accepts appends that a fail-over drops"
-    what = f"{count} replicas follow, and min-replicas-to-write is 0"
+    what = f"{count} {'replica follows' if count == '1' else 'replicas follow'}, and min-replicas-to-write is 0"
     return Ailment("warning", "replicas", what, why, ["CONFIG SET min-replicas-to-write 1"])
 
 

@@ -25,12 +25,13 @@ class Ailment(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """All findings about the server at ``address``, and what it is."""
+    """All findings about the server at ``address``, and what it is; ``primary``: whom sentinels name, if any."""
 
     address: str
     server: str
     checks: int
     findings: list[Ailment]
+    primary: str = ""
 
     @property
     def sick(self) -> bool:

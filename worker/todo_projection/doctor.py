@@ -73,7 +73,8 @@ def diagnose(facts: Facts, nodes: Sequence[Facts] = ()) -> Diagnosis:
         elif (ailment := check(facts)) is not None:
             found.append(ailment)
     server = f"{facts.kind} {facts.version}, {facts.mode}".strip()
-    return Diagnosis(facts.address, server, len(CHECKS), ordered(found))
+    named = next((one.primary for one in facts.sentinels or () if one.primary), "")
+    return Diagnosis(facts.address, server, len(CHECKS), ordered(found), named)
 
 
 def _everywhere(check: Check, nodes: Sequence[Facts]) -> list[Ailment]:
@@ -112,12 +113,12 @@ def _summary(diagnosis: Diagnosis) -> Text:
     text = Text(f"{diagnosis.checks} checks: {told}")
     if any(command[0].isupper() for one in diagnosis.findings for command in one.mend):
         several = any(one.at for one in diagnosis.findings)
-        client = "redis-cli -h HOST -p PORT, at each of these," if several else _client(diagnosis.address)
+        client = "redis-cli -h HOST -p PORT, at each of these," if several else _client(diagnosis)
         text.append(f"\n{client} takes commands in capitals; CONFIG REWRITE keeps them", "bright_black")
     return text
 
 
-def _client(address: str) -> str:
-    where = address.rpartition("/")[0]
+def _client(diagnosis: Diagnosis) -> str:
+    where = diagnosis.primary or diagnosis.address.rpartition("/")[0]
     host, colon, port = where.rpartition(":")
     return plain(f"redis-cli -h {host} -p {port}" if colon else f"redis-cli -s {where}")

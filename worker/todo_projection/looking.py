@@ -91,7 +91,8 @@ def stale(
     else:
         print_view(Text("no value is marked"))
     if found:
-        end(NO, f"{len(found)} values are marked, of {len({one.session_id for one in found})} sessions")
+        sessions = len({one.session_id for one in found})
+        end(NO, f"{len(found)} values are marked, of {sessions} {'session' if sessions == 1 else 'sessions'}")
 
 
 @app.command(

@@ -109,7 +109,8 @@ def _workers_table(workers: Iterable[WorkerStatus]) -> Table:
 def _stale_count(status: Status) -> str:
     shown = len(status.stale.sessions)
     more = f", {shown} of them shown" if shown < status.stale.count else ""
-    return f"{status.stale.count} sessions{more}" if status.stale.count else "none"
+    sessions = "1 session" if status.stale.count == 1 else f"{status.stale.count} sessions"
+    return f"{sessions}{more}" if status.stale.count else "none"
 
 
 def _table(*names: str) -> Table:
