@@ -36,6 +36,7 @@ def one_a_feed(field: Field, round: int) -> list[str]:
     return [next(name for name in names if field.keys.partition(name) == p) for p in range(field.keys.partitions)]
 
 
+@pytest.mark.every_topology
 async def test_every_feed_is_read_within_its_bound_while_workers_go_and_come(
     redis_url: str, namespace: str, field: Field, client: Client
 ) -> None:
