@@ -101,7 +101,7 @@ async def test_status_counts_what_waits_on_every_primary(redis_url: str, client:
 async def test_a_gateway_serves_plans_boards_and_events(redis_url: str, namespace: str, client: Client) -> None:
     async with working(redis_url, namespace), serving(redis_url, namespace) as http:
         await write_all(client, "a")
-        await eventually(lambda: _all_shown(http))
+        await eventually(lambda: _all_shown(http), within=30)
         async with http.stream(of("s1", events=1)) as stream:
             await stream.shows("s1", todos("a"))
             for count in (1, 2, 3):
