@@ -73,7 +73,10 @@ async def test_an_item_in_progress_keeps_the_write_that_began_it(yard: Yard) -> 
 
 async def test_what_is_trimmed_goes_on_and_can_be_folded_again(yard: Yard, redis: Redis) -> None:
     await yard.project(TALK, write("a"), TALK, TURN, write("b"), TALK)
+    etag = (await yard.row())["etag"]
     await trim(yard, 3)
+    trimmed = (await yard.row())["etag"]
+    assert (trimmed[:8] != etag[:8], trimmed[8:]) == (True, etag[8:])  # it still tells the op of its last event
     await yard.project(write("c"), TURN, write("d"))
     before = {**await yard.row(), "etag": ""}
     async with Ear(redis, yard.keys, "s") as ear:

@@ -14,7 +14,7 @@ from todo_projection.census import START, Census
 from todo_projection.fold import Fold, adopt
 from todo_projection.history import History
 from todo_projection.look import Look, Standing, look_at
-from todo_projection.row import CorruptRow, Row
+from todo_projection.row import TOKEN_LENGTH, CorruptRow, Row
 from todo_projection.rows import is_wrong_type, read_row
 from todo_projection.span import Pointer, Span
 from todo_projection.unit import Unit
@@ -139,7 +139,13 @@ class Retention:
         if cut.first is None:
             return 0
         while True:
-            args = [etag, token(), str(cut.first), str(ENTRIES_PER_CALL), *map(str, cut.kept)]
+            args = [
+                etag,
+                token().encode() + cut.etag[TOKEN_LENGTH:],
+                str(cut.first),
+                str(ENTRIES_PER_CALL),
+                *map(str, cut.kept),
+            ]
             names = [self._keys.log(cut.session), self._keys.row(cut.session)]
             (reply,) = settled(await _trim.call_all(self._wire, [(names, args)]))
             if reply[0] == b"conflict":
