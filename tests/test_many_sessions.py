@@ -67,7 +67,7 @@ async def test_after_a_commit_of_many_sessions_and_a_kill_each_position_is_that_
     for session in sessions:
         await append(client, session, 2)
     proxy.hold_reply(COMMIT)
-    async with running(operator(proxy.url, namespace, TODO_BEAT_MS="100"), "worker") as one:
+    async with running(operator(proxy.url, namespace, TODO_BEAT_MS="100", TODO_AUDIT_RATE="0"), "worker") as one:
         await eventually(lambda: field.redis.exists(field.keys.row("s0")), within=30)
         one.send(signal.SIGKILL)
         await one.ended()

@@ -62,7 +62,7 @@ async def test_rows_are_right_after_a_worker_was_killed_while_it_held_pointers(
     own_server: Server, namespace: str, field: Field, client: Client, proxy: Proxy
 ) -> None:
     await client.keys()  # stores the number of partitions that this test knows
-    settings = {"TODO_CLAIM_IDLE_MS": "1000", "TODO_BEAT_MS": "200"}
+    settings = {"TODO_CLAIM_IDLE_MS": "1000", "TODO_BEAT_MS": "200", "TODO_AUDIT_RATE": "0"}
     held = proxy.hold_request(COMMIT, nth=3)
     async with (
         running(operator(proxy.url, namespace, **settings), "worker") as one,
@@ -92,7 +92,7 @@ async def test_a_worker_stopped_past_the_claim_time_changes_nothing_when_it_goes
     own_server: Server, namespace: str, field: Field, client: Client, proxy: Proxy
 ) -> None:
     keys = await client.keys()
-    settings = {"TODO_CLAIM_IDLE_MS": "200", "TODO_BEAT_MS": "100", "TODO_BLOCK_MS": "50"}
+    settings = {"TODO_CLAIM_IDLE_MS": "200", "TODO_BEAT_MS": "100", "TODO_BLOCK_MS": "50", "TODO_AUDIT_RATE": "0"}
     sessions = [f"s{n}" for n in range(40)]
     late = proxy.hold_request(COMMIT, nth=2)
     async with (
@@ -120,7 +120,7 @@ async def test_a_terminated_worker_leaves_nothing_half_done(
     own_server: Server, namespace: str, field: Field, client: Client
 ) -> None:
     await client.keys()
-    command = operator(own_server.url, namespace)
+    command = operator(own_server.url, namespace, TODO_AUDIT_RATE="0")
     async with (
         running(command, "worker") as worker,
         writing(own_server.url, namespace, processes=2, sessions=20, events=400) as written,
