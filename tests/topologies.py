@@ -193,7 +193,11 @@ class Service:
         flat = ask(sentinel, "SENTINEL", "MASTER", SERVICE)
         state = dict(zip(flat[::2], flat[1::2], strict=True))
         counts = (state["num-other-sentinels"], state["num-slaves"])
-        return counts == ("2", "2") and state["flags"] == "master"
+        replicas = [
+            dict(zip(one[::2], one[1::2], strict=True)) for one in ask(sentinel, "SENTINEL", "REPLICAS", SERVICE)
+        ]
+        linked = all((one["flags"], one["master-link-status"]) == ("slave", "ok") for one in replicas)
+        return counts == ("2", "2") and state["flags"] == "master" and linked
 
 
 class Cluster:
