@@ -346,6 +346,12 @@ async def test_while_a_worker_has_stepped_down_another_audits(yard: Yard) -> Non
     assert [await Turn(yard.wire, yard.keys, name, 5000).is_ours() for name in "abc"] == [False, True, False]
 
 
+async def test_the_turn_passes_a_worker_without_an_audit_by(yard: Yard) -> None:
+    await Beats(yard.wire, yard.keys, "a", {"todos": 2}, audits=False).beat()
+    await Beats(yard.wire, yard.keys, "b", {"todos": 2}).beat()
+    assert [await Turn(yard.wire, yard.keys, name, 5000).is_ours() for name in "ab"] == [False, True]
+
+
 async def test_a_dead_worker_with_a_beat_of_the_future_does_not_keep_the_turn(yard: Yard) -> None:
     """A server's clock that was stepped back."""
     await Beats(yard.wire, yard.keys, "b", {"todos": 2}).beat()

@@ -108,7 +108,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Whose turn it is to audit: of the workers that beat the one with the lowest name; two at once do no harm."""
+    """Whose turn it is to audit: of the workers that beat and do audit the lowest name's; two at once do no harm."""
 
     wire: Wire
     keys: Keys
@@ -119,7 +119,7 @@ class Turn:
         """Whether it is this worker's; raises redis errors."""
         beats, now = await read_beats(self.wire, self.keys), await server_time(self.wire)
         # Of a clock that was stepped back a dead worker's beat would be of the future for as long.
-        working = {name: beat for name, beat in beats.items() if beat.state == WORKING}
+        working = {name: beat for name, beat in beats.items() if beat.state == WORKING and beat.audits}
         there = [name for name, beat in working.items() if abs(now - beat.at) <= self.missing_ms]
         return self.name in there and self.name == min(there)
 

@@ -26,7 +26,7 @@ _beat = Script("beat")
 class Beat(msgspec.Struct, frozen=True):
     """A sign of life: ``at`` and ``started`` in epoch ms by the server's clock, ``units`` as in a row.
 
-    ``repaired`` counts the sessions the worker's audit had projected again.
+    ``repaired`` counts the sessions the worker's audit had projected again; ``audits``: whether it has one.
     """
 
     at: int
@@ -37,6 +37,7 @@ class Beat(msgspec.Struct, frozen=True):
     state: str = WORKING
     why: str = ""
     repaired: int = 0
+    audits: bool = True
 
 
 class ServerClock:
@@ -63,12 +64,20 @@ class Beats:
     """The beats of a namespace; raises redis errors, retried by the caller. ``clock`` is set by each beat."""
 
     def __init__(
-        self, wire: Wire, keys: Keys, name: str, versions: Mapping[str, int], *, missing_ms: int = MISSING_MS
+        self,
+        wire: Wire,
+        keys: Keys,
+        name: str,
+        versions: Mapping[str, int],
+        *,
+        missing_ms: int = MISSING_MS,
+        audits: bool = True,
     ) -> None:
         self._wire = wire
         self._missing_ms = missing_ms
         self._keys = keys
         self._name = name
+        self._audits = audits
         self._units = encode_versions(versions)
         self._started = 0
         self._at = self._steady_since = 0
@@ -82,7 +91,8 @@ class Beats:
         if self._at and now - self._at > self._missing_ms / 2:
             self._steady_since = now
         self._at = now
-        beat = Beat(now, self._started, socket.gethostname(), os.getpid(), self._units, state, why, repaired)
+        host, pid = socket.gethostname(), os.getpid()
+        beat = Beat(now, self._started, host, pid, self._units, state, why, repaired, self._audits)
         call = ([self._keys.workers], [self._name, msgspec.json.encode(beat)])
         settled(await _beat.call_all(self._wire, [call]))
 

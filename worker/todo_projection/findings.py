@@ -46,7 +46,8 @@ def explanation_view(found: Explanation) -> Group:
     lines.append(Text(_waiting_text(found)))
     lines += [Text(f"    {_pointer(one, found.now)}") for one in found.waiting]
     more = f", {len(found.next)} of them shown" if found.next_count > len(found.next) else ""
-    lines.append(Text(f"  next   {found.next_count} events{more}" if found.next_count else "  next   nothing"))
+    count = "1 event" if found.next_count == 1 else f"{found.next_count} events"
+    lines.append(Text(f"  next   {count}{more}" if found.next_count else "  next   nothing"))
     for one in found.next:
         units = ", ".join(one.units)
         lines.append(
@@ -81,6 +82,8 @@ def _anew(version: int) -> str:
 def _waiting_text(found: Explanation) -> str:
     if found.waiting_count is None:
         return "  feed   too long to be looked through whole; of its first pointers:"
+    if found.waiting_count == 1:
+        return "  feed   1 pointer waits"
     return f"  feed   {found.waiting_count} pointers wait" if found.waiting_count else "  feed   nothing waits"
 
 
@@ -88,7 +91,8 @@ def _pointer(one: Waiting, now: int) -> str:
     since = f"{one.position} since {age(now - one.since)}"
     if one.consumer is None:
         return f"{since}, not read yet"
-    return f"{since}, delivered {one.delivered} times, for {age(one.idle_ms)} in the hands of {plain(one.consumer)}"
+    times = "once" if one.delivered == 1 else f"{one.delivered} times"
+    return f"{since}, delivered {times}, for {age(one.idle_ms)} in the hands of {plain(one.consumer)}"
 
 
 def _time(ms: int | None) -> str:

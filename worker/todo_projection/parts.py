@@ -48,7 +48,8 @@ async def assemble(settings: Settings, units: Sequence[Unit], name: str, wires: 
     keys, publish = await wires.client.keys(), await wires.client.publish_command()
     commands, versions = wires.commands, {unit.key: unit.state_version for unit in units}
     rows = Rows(commands, keys)
-    beats = Beats(commands, keys, name, versions, missing_ms=settings.beat_ms * BEATS_MISSED_MAX)
+    missing_ms = settings.beat_ms * BEATS_MISSED_MAX
+    beats = Beats(commands, keys, name, versions, missing_ms=missing_ms, audits=settings.audit_rate > 0)
     feeds = Feeds(wires.reads, commands, keys, name, lanes=LANES)
     affinity = Affinity(name, keys.partitions, handover_s=HANDOVER_BEATS * settings.beat_ms / 1000)
     return Parts(
