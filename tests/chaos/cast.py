@@ -14,6 +14,7 @@ from chaos.script import NAMESPACE, SESSIONS, VIEWERS, WORKER_SETTINGS, WORKERS,
 from todo_projection import cli
 
 ENDS_S = 30.0
+LINES_AT_ONCE_MAX = 200  # what all sessions of a writer say that begins while the server is full: seven tries each
 LINES_PER_S_MAX = 100.0
 
 
@@ -98,11 +99,11 @@ class Cast:
         found = list(self._badly)
         for actor in (*self.actors, *self.ended):
             said, code = actor.said.read_text(errors="replace"), actor.process.returncode
-            lines, lived_s = said.count("\n"), max(1.0, actor.lived_s)
+            lines, lived_s = said.count("\n"), actor.lived_s
             if actor in self.actors and code is not None:
                 found.append(f"{actor.name} ended by itself, with {code}:\n{actor.end}")
             elif "Traceback" in said:
                 found.append(f"{actor.name} met a mistake of ours:\n{actor.end}")
-            elif lines / lived_s > LINES_PER_S_MAX:
+            elif lines > LINES_AT_ONCE_MAX + LINES_PER_S_MAX * lived_s:
                 found.append(f"{actor.name} spins: {lines} lines in {lived_s:.1f} s:\n{actor.end}")
         return found
