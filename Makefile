@@ -72,7 +72,7 @@ $(READY): requirements.lock pyproject.toml
 	  if command -v uv >/dev/null; then uv venv -q --python "$$("$$found" -c 'import sys; print(sys.executable)')" .venv; \
 	  else "$$found" -m venv .venv; fi; \
 	fi
-	@if command -v uv >/dev/null; then install='uv pip install -q --python $(BIN)/python'; \
+	@if command -v uv >/dev/null; then install='uv pip install -q --compile-bytecode --python $(BIN)/python'; \
 	else install='$(BIN)/python -m pip install -q --disable-pip-version-check'; fi; \
 	echo 'installing requirements.lock'; \
 	$$install --require-hashes -r requirements.lock && $$install --no-build-isolation --no-deps -e .
