@@ -1,4 +1,4 @@
-"""One browser for all tests of the page, and a stage for those that do it no harm."""
+"""One browser for all tests of the page, and a stage a file for those that do it no harm."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -21,9 +21,9 @@ async def browser() -> AsyncIterator[Browser]:
         yield browser
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def stage(browser: Browser, server: Server) -> AsyncIterator[Stage]:
-    """A stage that tests share: each has sessions of its own, and leaves the processes alone."""
+    """A stage that the tests of a file share: each has sessions of its own, and leaves the processes alone."""
     namespace = f"t{secrets.token_hex(5)}"
     async with (
         connect(server.url, namespace=namespace) as client,
@@ -32,7 +32,7 @@ async def stage(browser: Browser, server: Server) -> AsyncIterator[Stage]:
         yield stage
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def people(stage: Stage) -> People:
     """Whom to look at among the fleet on the shared stage."""
     return await populate(stage)

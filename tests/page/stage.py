@@ -89,10 +89,12 @@ class Stage:
         await eventually(reached, 30)
 
     @asynccontextmanager
-    async def looking(self, session: str | None = None, size: str = "desk", **options: Any) -> AsyncGenerator["Look"]:
-        """A page that shows the session, or the board."""
+    async def looking(
+        self, session: str | None = None, size: str = "desk", *, find: str = "", **options: Any
+    ) -> AsyncGenerator["Look"]:
+        """A page that shows the session, or what the board finds by ``find``: of many, it holds the first only."""
         async with opened(self.browser, size, **options) as page:
-            await page.goto(self.url + address(session))
+            await page.goto(self.url + (f"#/?text={quote(find, safe='')}" if find else address(session)))
             yield Look(page)
 
 

@@ -75,7 +75,7 @@ async def test_a_late_answer_for_one_session_is_not_shown_for_the_next(stage: St
         await route.continue_()
         gone.set()
 
-    async with stage.looking() as look:
+    async with stage.looking(find="second") as look:
         await expect(look.row("second")).to_be_visible()
         await look.page.route("**/api/sessions/first*", hold)
         await look.page.evaluate("hash => { location.hash = hash }", address("first/one"))
@@ -127,12 +127,12 @@ async def test_the_list_of_a_subagent_stays_beside_that_of_its_parent(stage: Sta
 
 
 async def test_a_finished_plan_is_not_an_empty_one(stage: Stage) -> None:
-    await stage.write("finished", ("a", DONE))
-    await stage.write("void")
-    async with stage.looking() as look:
-        await expect(look.row("finished").locator(".state")).to_have_text("doneall 1 completed")
-        await expect(look.row("void").locator(".state")).to_have_text("emptythe plan is an empty list")
-        await look.row("finished").locator("a").click()
+    await stage.write("ended/finished", ("a", DONE))
+    await stage.write("ended/void")
+    async with stage.looking(find="ended/") as look:
+        await expect(look.row("ended/finished").locator(".state")).to_have_text("doneall 1 completed")
+        await expect(look.row("ended/void").locator(".state")).to_have_text("emptythe plan is an empty list")
+        await look.row("ended/finished").locator("a").click()
         await look.says("1 completed")
         await expect(look.nothing).to_be_hidden()
 

@@ -91,7 +91,7 @@ async def test_when_no_frame_comes_through_the_page_is_right_within_five_seconds
 
 async def test_a_deleted_session_says_so_and_one_that_begins_again_is_shown(stage: Stage) -> None:
     await stage.write("mortal", ("a", WORKING))
-    async with stage.looking("mortal") as look, stage.looking() as board:
+    async with stage.looking("mortal") as look, stage.looking(find="mortal") as board:
         await look.shows("a")
         await expect(board.row("mortal")).to_be_visible()
         await stage.delete("mortal")
