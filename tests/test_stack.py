@@ -17,6 +17,7 @@ from fleet import Fleet
 from serving import plan
 from sse import Http
 from stack import Stack, owner, seconds
+from todo_write.events import CANARY
 from todo_write.log import Client, SessionLog, connect
 
 STARTED_S = 120.0
@@ -72,6 +73,11 @@ async def shows(stack: Stack, session: str, *items: str) -> bool:
     return True
 
 
+async def sings(client: Client, since: object) -> bool:
+    """Whether the canary has written since."""
+    return await SessionLog(client, CANARY).tail() != since
+
+
 def python(container: Container, code: str) -> str:
     ran: Any = container.exec_run(["python", "-c", code])
     assert ran.exit_code == 0, ran.output
@@ -105,6 +111,11 @@ async def test_whatever_part_is_killed_the_stack_comes_back_with_all_that_was_st
     await log.append("todo/write", plan("without a gateway"))
     stack.again("gateway")
     await eventually(lambda: shows(stack, "s1", "without a gateway"), STARTED_S)
+
+    stack.kill("canary")
+    last = await SessionLog(client, CANARY).tail()
+    stack.again("canary")
+    await eventually(lambda: sings(client, last), STARTED_S)
     await eventually(stack.all_healthy, STARTED_S)
 
 
