@@ -13,7 +13,9 @@ import redis.asyncio as redis_asyncio
 
 from fleet import Fleet
 from proxy import Proxy
+from repairs import Yard
 from servers import Server
+from todo_projection.wire import Wire
 from todo_write.log import Client, connect
 
 FLEET = pytest.StashKey[Fleet]()
@@ -166,3 +168,17 @@ async def client(redis_url: str, namespace: str) -> AsyncIterator[Client]:
 def todo_redis_url(server: Server) -> str:
     """The server of the kit (``todo_projection.testing``): the one other tests use too."""
     return server.url
+
+
+@pytest.fixture
+async def wire(redis_url: str) -> AsyncIterator[Wire]:
+    """A worker's wire."""
+    wire = Wire(redis_url)
+    yield wire
+    await wire.aclose()
+
+
+@pytest.fixture
+def yard(redis: redis_asyncio.Redis, namespace: str, wire: Wire) -> Yard:
+    """Logs and rows to break and mend."""
+    return Yard(redis, namespace, wire)

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +33,6 @@ from workshop import Workshop
 
 ALERTS = re.findall(r"- alert: (\w+)", RULES.read_text())
 ANCHORS = re.findall(r"runbook_url: deploy/README\.md#([\w-]+)", RULES.read_text())
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
 
 
 class Watched:

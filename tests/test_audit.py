@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -19,24 +18,11 @@ from todo_projection.look import Standing
 from todo_projection.rebuild import Rebuild
 from todo_projection.status import read_status
 from todo_projection.suspects import Suspects
-from todo_projection.wire import Wire
 from todo_projection.worker import Worker
 from todo_write.events import Position
 from todo_write.log import Client, SessionLog
 
 EPOCH = 1764517000000
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
-
-
-@pytest.fixture
-def yard(redis: Redis, namespace: str, wire: Wire) -> Yard:
-    return Yard(redis, namespace, wire)
 
 
 async def mended(yard: Yard, *sessions: str) -> None:

@@ -3,7 +3,7 @@
 import json
 import re
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,6 @@ from todo_projection.wire import Wire
 from todo_write.events import Keys
 
 COMMANDS = ["verify", "rebuild", "stale", "explain", "retention", "units set", "units show", "units clear"]
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
 
 
 @pytest.fixture

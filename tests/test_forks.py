@@ -1,30 +1,15 @@
 """Logs that went back alone and grew again past the row: seen by the op of the event that the row was folded up to."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from redis.asyncio import Redis
 
 from repairs import TALK, Given, Yard, write
 from todo_projection.look import Standing
 from todo_projection.projector import Projector
-from todo_projection.wire import Wire
 from workshop import Ear
 
 OLD: Given = ("session/title", {"title": "old"})
 NEW: Given = ("session/title", {"title": "new"})
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
-
-
-@pytest.fixture
-def yard(redis: Redis, namespace: str, wire: Wire) -> Yard:
-    return Yard(redis, namespace, wire)
 
 
 async def fork(yard: Yard, *events: Given, by: Projector | None = None) -> None:

@@ -299,6 +299,18 @@ class TestRefusal:
         assert await stored.contents() == [0]
         assert (await log.append("x", 3)).seq == 1
 
+    async def test_ever_fewer_of_the_tries_are_told_aloud(
+        self, own_server: Server, redis: Redis, log: SessionLog, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.DEBUG, "todo_write")
+        await redis.config_set("maxmemory", "1")
+        call = asyncio.create_task(log.append("x", 0))
+        await eventually(lambda: "try 5: " in caplog.text)
+        await redis.config_set("maxmemory", "0")
+        await call
+        aloud = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+        assert [line.partition(": try ")[2][0] for line in aloud][:3] == ["1", "2", "4"]
+
     async def test_a_server_that_was_full_for_a_moment_gets_it(
         self, own_server: Server, redis: Redis, log: SessionLog, stored: Stored, caplog: pytest.LogCaptureFixture
     ) -> None:

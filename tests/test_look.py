@@ -1,29 +1,13 @@
 """A look at log and row, and a pointer more: what a repair is made of."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from redis import ResponseError
-from redis.asyncio import Redis
 
 from repairs import MOUNTED, TALK, Yard, write
 from todo_projection.look import Repair, Standing, look_at, mending, point_again
-from todo_projection.wire import Wire
 from todo_write.events import Position
 
 pytestmark = pytest.mark.every_server
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
-
-
-@pytest.fixture
-def yard(redis: Redis, namespace: str, wire: Wire) -> Yard:
-    return Yard(redis, namespace, wire)
 
 
 async def test_a_session_nobody_wrote_to_is_nothing(yard: Yard) -> None:

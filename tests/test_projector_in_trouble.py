@@ -21,13 +21,6 @@ from workshop import Ear, Workshop
 
 
 @pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
-
-
-@pytest.fixture
 def shop(redis: Redis, namespace: str, wire: Wire) -> Workshop:
     return Workshop(redis, namespace, wire)
 

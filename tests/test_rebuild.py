@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,12 @@ from repairs import MOUNTED, POISON, TALK, TURN, Interrupted, Tally, Yard, write
 from todo_projection.board import board
 from todo_projection.rebuild import Rebuild
 from todo_projection.unit import Unit
-from todo_projection.wire import Script, Wire
+from todo_projection.wire import Script
 from todo_write.events import Position
 from todo_write.unit import TodosUnit, todos
 from workshop import Ear
 
 LOG_MB = int(os.environ.get("TODO_SIZE_LOG_MB", "40"))
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
-
-
-@pytest.fixture
-def yard(redis: Redis, namespace: str, wire: Wire) -> Yard:
-    return Yard(redis, namespace, wire)
 
 
 def rebuilding(yard: Yard, *units: str) -> Rebuild:

@@ -2,30 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
-from redis.asyncio import Redis
 
 from repairs import MOUNTED, Yard, write
 from todo_projection.awaited import Awaited
 from todo_projection.census import Place
 from todo_projection.look import Standing
 from todo_projection.rebuild import Rebuild
-from todo_projection.wire import Wire
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
-
-
-@pytest.fixture
-def yard(redis: Redis, namespace: str, wire: Wire) -> Yard:
-    return Yard(redis, namespace, wire)
 
 
 def rebuilding(yard: Yard, *units: str) -> Rebuild:

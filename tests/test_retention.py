@@ -1,7 +1,6 @@
 """Retention: idle sessions go whole, logs are trimmed only to what every unit still needs, and nobody is surprised."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,21 +10,9 @@ from repairs import MOUNTED, POISON, TALK, TURN, Tally, Yard, write
 from todo_projection.board import board
 from todo_projection.rebuild import Rebuild
 from todo_projection.retention import Cut, Idle, Retention
-from todo_projection.wire import Script, Wire
+from todo_projection.wire import Script
 from todo_write.unit import todos
 from workshop import Ear
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
-
-
-@pytest.fixture
-def yard(redis: Redis, namespace: str, wire: Wire) -> Yard:
-    return Yard(redis, namespace, wire)
 
 
 def retaining(yard: Yard, units: Any = (board, todos)) -> Retention:

@@ -1,30 +1,14 @@
 """Histories that went back, and clocks that did: rows follow the log that is there, and positions only rise."""
 
-from collections.abc import AsyncIterator
-
-import pytest
 from redis.asyncio import Redis
 
 from repairs import Yard, write
 from stepping import settle
 from stored import Stored
-from todo_projection.wire import Wire
 from todo_write.events import Position
 from todo_write.log import SessionLog, connect
 
 FUTURE_MS = 4_000_000_000_000
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
-
-
-@pytest.fixture
-def yard(redis: Redis, namespace: str, wire: Wire) -> Yard:
-    return Yard(redis, namespace, wire)
 
 
 async def test_a_log_rewound_and_regrown_to_the_same_position_under_a_worker_that_remembers_the_row(

@@ -3,7 +3,6 @@
 import json
 import re
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -21,13 +20,6 @@ from todo_write.log import Client, SessionLog
 
 T1, T2 = 900_000, 600_000
 TODO = {"content": "x", "status": "in_progress"}
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
 
 
 def query(**asked: Any) -> Query:

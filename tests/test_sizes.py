@@ -20,7 +20,6 @@ from running import Running, operator, running
 from servers import Server
 from stepping import TodosAt
 from todo_projection.board import board
-from todo_projection.wire import Wire
 from todo_write.log import Client, connect
 from workshop import Ear
 
@@ -40,18 +39,6 @@ def field(redis: Redis, namespace: str) -> Field:
 async def client(redis_url: str, namespace: str) -> AsyncIterator[Client]:
     async with connect(redis_url, namespace=namespace, partitions=PARTITIONS) as client:
         yield client
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
-
-
-@pytest.fixture
-def yard(redis: Redis, namespace: str, wire: Wire) -> Yard:
-    return Yard(redis, namespace, wire)
 
 
 async def talk(field: Field, session: str, first: int, count: int) -> None:

@@ -1,10 +1,8 @@
 """The status: what waits and for how long, who works, what is marked."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
 from redis.asyncio import Redis
 
 from command import Command
@@ -19,13 +17,6 @@ from todo_write.events import Keys
 from todo_write.log import Client, SessionLog
 
 BEAT_MS = 1000
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
 
 
 async def look(wire: Wire, keys: Keys) -> Status:

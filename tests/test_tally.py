@@ -1,7 +1,5 @@
 """The tally: every event is counted once, by what became of it."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from redis.asyncio import Redis
 
@@ -15,13 +13,6 @@ from todo_projection.unit import mounted_units
 from todo_projection.wire import Wire
 from todo_write.log import Client, SessionLog
 from workshop import Workshop
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
 
 
 @pytest.fixture

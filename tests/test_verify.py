@@ -1,11 +1,9 @@
 """Verification: whatever is stored otherwise than the log says is found, and what is right is left in peace."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis
 
 from eventually import eventually
 from projecting import working
@@ -19,18 +17,6 @@ from todo_write.canary import sing
 from todo_write.events import CANARY
 from todo_write.log import Client
 from todo_write.unit import todos
-
-
-@pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    wire = Wire(redis_url)
-    yield wire
-    await wire.aclose()
-
-
-@pytest.fixture
-def yard(redis: Redis, namespace: str, wire: Wire) -> Yard:
-    return Yard(redis, namespace, wire)
 
 
 async def filled(yard: Yard) -> dict[str, str]:

@@ -11,10 +11,9 @@ from typing import Self
 from chaos import viewer, writer
 from chaos.actor import Actor, Role
 from chaos.script import NAMESPACE, SESSIONS, VIEWERS, WORKER_SETTINGS, WORKERS, WRITERS, sessions_of
-from todo_projection import cli
+from todo_projection import start
 
 ENDS_S = 30.0
-LINES_AT_ONCE_MAX = 200  # what all sessions of a writer say that begins while the server is full: seven tries each
 LINES_PER_S_MAX = 100.0
 
 
@@ -53,7 +52,7 @@ class Cast:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("TODO_")}
         if role is Role.WORKER:
             environment |= {"TODO_REDIS_URL": self._url, "TODO_NAMESPACE": NAMESPACE, **WORKER_SETTINGS}
-            actor.start(cli.main, "worker", environment=environment)
+            actor.start(start.main, "worker", environment=environment)
         elif role is Role.WRITER:
             options = (self._url, actor.name, f"{self._seed} {actor.name}", str(actor.file), *sessions_of(place))
             actor.start(writer.play, *options, environment=environment)
@@ -99,11 +98,11 @@ class Cast:
         found = list(self._badly)
         for actor in (*self.actors, *self.ended):
             said, code = actor.said.read_text(errors="replace"), actor.process.returncode
-            lines, lived_s = said.count("\n"), actor.lived_s
+            lines, lived_s = said.count("\n"), max(1.0, actor.lived_s)
             if actor in self.actors and code is not None:
                 found.append(f"{actor.name} ended by itself, with {code}:\n{actor.end}")
             elif "Traceback" in said:
                 found.append(f"{actor.name} met a mistake of ours:\n{actor.end}")
-            elif lines > LINES_AT_ONCE_MAX + LINES_PER_S_MAX * lived_s:
+            elif lines / lived_s > LINES_PER_S_MAX:
                 found.append(f"{actor.name} spins: {lines} lines in {lived_s:.1f} s:\n{actor.end}")
         return found

@@ -102,7 +102,9 @@ class Delivery:
         )
 
     def _tell(self, number: int, error: BaseException | None) -> None:
-        level = logging.DEBUG if isinstance(error, Moved) else logging.WARNING
+        # The first, second, fourth, eighth …: a program with many sessions would say as many lines a try.
+        seldom = number & (number - 1) == 0
+        level = logging.WARNING if seldom and not isinstance(error, Moved) else logging.DEBUG
         _logger.log(level, "redis at %s: try %d: %s; trying again", self._client.address, number, error)
 
     def _left_s(self) -> float:
