@@ -20,8 +20,11 @@ SLOTS = 16384
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")  # so that a restart loses nothing
 QUICK = (*DURABLE, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5")
 DOWN_MS = 1000
-# What a sentinel does every second or ten, several times a second; and for 30 s it trusts nobody once it stood still.
-PERIODS_MS = {"ping-period": 100, "ask-period": 100, "info-period": 100, "publish-period": 200, "tilt-period": 1000}
+SAID_LINES = 12
+# What a sentinel does every second or ten, more often; and for 30 s it trusts nobody once it stood still. Two of these
+# are held against the second that it leaves between its looks at replicas without a primary, whatever is set here: one
+# whose word is older than five pings is not promoted, one promoted but not told of within four hellos is sent back.
+PERIODS_MS = {"ping-period": 500, "ask-period": 100, "info-period": 200, "publish-period": 400, "tilt-period": 1000}
 
 
 def wait(condition: Callable[[], object], what: str) -> None:
@@ -132,24 +135,19 @@ class Service:
 
     def fail_over(self) -> None:
         """Have the sentinels promote a replica, and wait until all of them name it."""
-        before = self.primary
+        before, asked = self.primary, self.sentinels[0]
 
-        def begun() -> bool:
-            _, port = ask(self.sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
-            # One that found no replica fit to promote gives up; one under way refuses a second.
-            return int(port) != before.port or not ask(self.sentinels[0], "SENTINEL", "FAILOVER", SERVICE)
+        def led() -> bool:
+            _, port = ask(asked, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+            if int(port) == before.port:  # not asked yet, refused since one is under way, or given up
+                ask(asked, "SENTINEL", "FAILOVER", SERVICE)
+            return self._is_led_by_other(before)
 
-        wait(begun, "no replica is promoted")
-        self.wait_until_led_by_other(before)
+        self._wait(led, "no fail-over")
 
     def wait_until_led_by_other(self, before: Server) -> None:
         """Return once all sentinels name another primary, and it is one."""
-
-        def led() -> bool:
-            now = self._named()
-            return now is not None and now is not before and bool(ask(now, "ROLE")[0] == "master")
-
-        wait(led, "no fail-over")
+        self._wait(lambda: self._is_led_by_other(before), "no fail-over")
 
     def wait_until_whole(self) -> None:
         """Return once there is one primary with two replicas in touch, and all sentinels know."""
@@ -158,8 +156,8 @@ class Service:
             now = self._named()
             return now is not None and len(ask(now, "ROLE")[2]) == len(self.servers) - 1
 
-        wait(followed, "replicas")
-        wait(lambda: all(self._knows_all(one) for one in self.sentinels), "sentinels")
+        self._wait(followed, "replicas")
+        self._wait(lambda: all(self._knows_all(one) for one in self.sentinels), "sentinels")
 
     def heal(self) -> None:
         """Have all of them run, and wait until they are whole."""
@@ -189,15 +187,40 @@ class Service:
         except ValueError:  # they disagree
             return None
 
+    def _is_led_by_other(self, before: Server) -> bool:
+        now = self._named()
+        return now is not None and now is not before and bool(ask(now, "ROLE")[0] == "master")
+
+    def _wait(self, condition: Callable[[], object], what: str) -> None:
+        """As ``wait`` does; what it raises says how the sentinels see it."""
+        try:
+            wait(condition, what)
+        except TimeoutError as error:
+            raise TimeoutError("\n".join((str(error), *map(_view, self.sentinels)))) from error
+
     def _knows_all(self, sentinel: Server) -> bool:
-        flat = ask(sentinel, "SENTINEL", "MASTER", SERVICE)
-        state = dict(zip(flat[::2], flat[1::2], strict=True))
+        state, replicas = _state(sentinel), _replicas(sentinel)
         counts = (state["num-other-sentinels"], state["num-slaves"])
-        replicas = [
-            dict(zip(one[::2], one[1::2], strict=True)) for one in ask(sentinel, "SENTINEL", "REPLICAS", SERVICE)
-        ]
         linked = all((one["flags"], one["master-link-status"]) == ("slave", "ok") for one in replicas)
         return counts == ("2", "2") and state["flags"] == "master" and linked
+
+
+def _state(sentinel: Server) -> dict[str, str]:
+    flat = ask(sentinel, "SENTINEL", "MASTER", SERVICE)
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _replicas(sentinel: Server) -> list[dict[str, str]]:
+    return [dict(zip(one[::2], one[1::2], strict=True)) for one in ask(sentinel, "SENTINEL", "REPLICAS", SERVICE)]
+
+
+def _view(sentinel: Server) -> str:
+    """What a sentinel says of primary and replicas, and what it did of late."""
+    did = "\n".join(f"    {line}" for line in sentinel.logs().splitlines()[-SAID_LINES:])
+    try:
+        return f"{sentinel}: {_state(sentinel)}, replicas {_replicas(sentinel)}\n{did}"
+    except redis.RedisError as error:
+        return f"{sentinel}: {error}\n{did}"
 
 
 class Cluster:
