@@ -9,8 +9,8 @@ SCRIPT, FAULTS, DELETED = "test_append_script.py::", "test_log_under_faults.py::
 MUTANTS = [
     mutant(
         *("tail by position alone", 1, APPEND),
-        "if op_of(tail) ~= expected_op then return answer('rewound') end",
-        "",
+        " and op_of(tail) == expected_op then",
+        " then",
         SCRIPT + "test_trace_1_an_event_lost_by_a_fail_over_is_told_though_another_took_its_position",
         SCRIPT + "test_rewound_is_told_when_another_op_stands_at_the_tail_one_expects",
     ),
@@ -53,8 +53,8 @@ MUTANTS = [
     ),
     mutant(
         *("a call moves into another epoch", 3, APPEND),
-        "if epoch ~= tail_epoch or tail_seq < seq then",
-        "if tail_seq < seq then",
+        "if epoch ~= tail_epoch or tail_seq <= seq then",
+        "if tail_seq <= seq then",
         SCRIPT + "test_trace_2_a_call_does_not_move_into_another_history",
         SCRIPT + "test_rewound_is_told_when_the_log_is_of_another_epoch",
     ),

