@@ -112,7 +112,10 @@ async def test_rewound_is_told_when_the_log_is_of_another_epoch(wire: Wire) -> N
     first = await wire.begin()
     for other in (epoch_of(first) - 1, epoch_of(first) + 1):
         assert await wire.append(f"{other}-0", "a", "c") == ["rewound", first, "a"]
-    assert await wire.ops() == ["a"]
+    await wire.append(first, "a", "b")
+    for other in (epoch_of(first) - 1, epoch_of(first) + 1):
+        assert await wire.append(f"{other}-0", "a", "c") == ["rewound", after(first), "b"]
+    assert await wire.ops() == ["a", "b"]
 
 
 async def test_rewound_is_told_when_there_is_no_log(redis: Redis, wire: Wire) -> None:

@@ -220,6 +220,19 @@ async def test_a_late_try_of_the_call_that_began_a_deleted_log_begins_no_other(r
     assert await redis.eval(APPEND, 3, *names, *late) == [b"rewound", b"", b""]
 
 
+async def test_a_late_try_of_the_call_that_began_a_deleted_log_does_not_move_into_the_next(
+    redis: Redis, wire: Wire
+) -> None:
+    names = (wire.log, wire.feed, wire.row)
+    late = (SESSION, "new", "", "opBegan1", "x", "1", "{}")  # it got no answer, the log was deleted, another began
+    assert (await redis.eval(APPEND, 3, *names, *late))[0] == b"ok"
+    assert await wire.delete(seen="9999999999999") == "deleted"
+    other = await redis.eval(APPEND, 3, *names, SESSION, "new", "", "opOther1", "x", "1", "{}")
+
+    assert await redis.eval(APPEND, 3, *names, *late) == [b"rewound", other[2], b"opOther1"]
+    assert await redis.xlen(wire.log) == 1
+
+
 async def test_a_try_to_begin_that_had_come_second_begins_no_other_log(redis: Redis, wire: Wire) -> None:
     names = (wire.log, wire.feed, wire.row)
     assert (await redis.eval(APPEND, 3, *names, SESSION, "new", "", "opBegan1", "x", "1", "{}"))[0] == b"ok"

@@ -52,10 +52,16 @@ MUTANTS = [
         FAULTS + "TestLoss::test_a_trimmed_log_is_told_as_unknown_never_as_moved",
     ),
     mutant(
+        *("a call goes on in another epoch", 3, APPEND),
+        "if tail and tail[1] == expected and",
+        "if tail and select(2, parse(tail[1])) == seq and",
+        SCRIPT + "test_trace_2_a_call_does_not_move_into_another_history",
+        SCRIPT + "test_rewound_is_told_when_the_log_is_of_another_epoch",
+    ),
+    mutant(
         *("a call moves into another epoch", 3, APPEND),
         "if epoch ~= tail_epoch or tail_seq <= seq then",
         "if tail_seq <= seq then",
-        SCRIPT + "test_trace_2_a_call_does_not_move_into_another_history",
         SCRIPT + "test_rewound_is_told_when_the_log_is_of_another_epoch",
     ),
     mutant(
@@ -82,6 +88,12 @@ MUTANTS = [
         "expected ~= 'new' or begun_before()",
         "expected ~= 'new'",
         DELETED + "test_a_late_try_of_the_call_that_began_a_deleted_log_begins_no_other",
+    ),
+    mutant(
+        *("a late try moves into the log after a deleted one", 4, APPEND),
+        "if expected == 'new' and begun_before() then",
+        "if false then",
+        DELETED + "test_a_late_try_of_the_call_that_began_a_deleted_log_does_not_move_into_the_next",
     ),
     mutant(
         *("a tombstone without the position", 4, DELETE),

@@ -128,6 +128,7 @@ if op_of(wanted) == op then
   if not stands_whole(first, last) then return answer('rewound') end
   return { 'landed', first, last }
 end
+if expected == 'new' and begun_before() then return answer('rewound') end
 if seq >= 0 then
   local before = entry_at(id_of(epoch, seq))
   if not before then return answer('unknown') end
