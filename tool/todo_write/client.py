@@ -1,17 +1,17 @@
 """The connection of one process to the store, for one namespace."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Self, cast
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Self
 
-import hiredis
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ClusterDownError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from todo_write.connections import LendingPool, Lent, PackedConnection
 from todo_write.events import LAYOUT_VERSION, PARTITIONS_DEFAULT, PARTITIONS_MAX, Keys
 from todo_write.location import Address, locate
 from todo_write.nodes import HOPS_MAX, Hop, Nodes, key_of
@@ -31,33 +31,6 @@ return redis.call('HMGET', KEYS[1], ARGV[1], ARGV[3])"""
 
 class LayoutMismatch(ValueError):
     """The namespace was laid out otherwise than these settings say; nothing was written. Nobody retries."""
-
-
-class _Connection:
-    """What is mended in redis-py's connections, of whichever kind."""
-
-    __slots__ = ()
-
-    def pack_command(self, *args: Any) -> list[bytes]:
-        """The command as bytes, packed by hiredis: redis-py's own asyncio packing is Python, and slow."""
-        pack = cast("Callable[[tuple[Any, ...]], bytes]", hiredis.pack_command)
-        return [pack((*args[0].split(), *args[1:]))]  # redis-py writes "CONFIG GET" as one argument
-
-    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """As redis-py does it, but not under asyncio.wait_for.
-
-        That costs a task a send, and in Python 3.11 it loses a cancellation that comes as the send ends.
-        """
-        this, base = cast("Any", self), cast("Any", super())
-        limit_s, this.socket_timeout = this.socket_timeout, None
-        try:
-            async with asyncio.timeout(limit_s):
-                await base.send_packed_command(command, check_health)
-        except TimeoutError:
-            await this.disconnect(nowait=True)
-            raise RedisTimeoutError("Timeout writing to socket") from None
-        finally:
-            this.socket_timeout = limit_s
 
 
 def connect(
@@ -148,26 +121,27 @@ class Client:
         self._keys = Keys(self.settings.namespace, self._check_layout(layout, partitions))
         return self._keys
 
-    @asynccontextmanager
-    async def connection(
+    def connection(
         self, key: str | bytes | None = None, hop: Hop | None = None
-    ) -> AsyncGenerator[AbstractConnection]:
+    ) -> AbstractAsyncContextManager[AbstractConnection]:
         """A connection for one exchange, which wants a deadline; while this waits, nothing has been sent.
 
         On a cluster to the primary that serves ``key``, or to where a ``hop`` leads.
         """
-        if self.nodes is None:
-            async with _lent(self._pool) as connection:
-                yield connection
-            return
-        address = hop.address if hop is not None else await self.nodes.of(key)
+        return Lent(self._pool) if self.nodes is None else self._connection_to_node(self.nodes, key, hop)
+
+    @asynccontextmanager
+    async def _connection_to_node(
+        self, nodes: Nodes[Any], key: str | bytes | None, hop: Hop | None
+    ) -> AsyncGenerator[AbstractConnection]:
+        address = hop.address if hop is not None else await nodes.of(key)
         try:
-            async with _lent(self.nodes.at(address)) as connection:
+            async with Lent(nodes.at(address)) as connection:
                 yield connection
         except ResponseError:
             raise
         except BaseException:  # no way to it, or no answer in time
-            self.nodes.doubt(address)
+            nodes.doubt(address)
             raise
 
     def follow(self, error: Exception, connection: Any) -> Hop | None:
@@ -237,7 +211,7 @@ class Client:
 
     def _open_pool(self, url: str, timeout_s: float | None, connections_max: int) -> BlockingConnectionPool:
         pool = open_pool(
-            BlockingConnectionPool,
+            LendingPool,
             url,
             protocol=2,
             socket_timeout=timeout_s,
@@ -246,7 +220,7 @@ class Client:
             max_connections=connections_max,
             timeout=ANSWER_S,
         )
-        pool.connection_class = type("Connection", (_Connection, pool.connection_class), {})
+        pool.connection_class = type("Connection", (PackedConnection, pool.connection_class), {})
         return pool
 
     def _check_layout(self, layout: bytes | None, partitions: bytes | None) -> int:
@@ -282,15 +256,6 @@ async def exchange(connection: AbstractConnection, *command: Any, asking: bool =
         await wire.read_response()
     await wire.send_command(*command)
     return await wire.read_response()
-
-
-@asynccontextmanager
-async def _lent(pool: Any) -> AsyncGenerator[AbstractConnection]:
-    connection = await pool.get_connection()
-    try:
-        yield connection
-    finally:
-        await pool.release(connection)
 
 
 def _shown(stored: bytes | None) -> str:
