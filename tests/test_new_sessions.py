@@ -6,30 +6,15 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from overheard import Overheard
 from stepping import TALK, TURN, Tally, write
 from todo_projection.projector import Outcome, Projector
 from todo_projection.rows import Rows
 from todo_projection.unit import Unit, mounted_units
-from todo_projection.wire import Command, Wire
+from todo_projection.wire import Wire
 from workshop import Ear, Workshop
 
 pytestmark = pytest.mark.every_server
-
-
-class Overheard(Wire):
-    """A wire that remembers what was sent over it."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.sent: list[Command] = []
-
-    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        self.sent += commands
-        return await super().pipeline(commands)
-
-    @property
-    def names(self) -> list[str]:
-        return [command[0] for command in self.sent]
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import hypothesis
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from todo_projection.testing.laws import SETTINGS, LawBroken, check_unit_laws
 from todo_projection.unit import InvalidUnit
-from todo_write.events import Event
+from todo_write.events import Event, Unsound
 
 SAME_EACH_TIME = hypothesis.settings(SETTINGS, derandomize=True)
 SAID = st.tuples(st.just("said"), st.integers(0, 9))
@@ -144,6 +145,51 @@ class HealingOnOthers(Said):
     heals_on = frozenset({"said", "heard"})
 
 
+class Last(Said):
+    """The last number said: one that spares all but the last event, and keeps the laws."""
+
+    spares = heals_on = frozenset({"said"})
+
+    def apply(self, state: Any, event: Event) -> Any:
+        return [event.read(int)] if event.type == "said" else state
+
+    def needed(self, events: Sequence[Event]) -> Sequence[Event] | None:
+        for n in range(len(events) - 1, -1, -1):
+            with suppress(Unsound):
+                events[n].read(int)
+                return events[n:]
+        return None
+
+
+class SparingTooMuch(Last):
+    """Takes the very last for enough, though it may be poison."""
+
+    def needed(self, events: Sequence[Event]) -> Sequence[Event] | None:
+        return events[-1:]
+
+
+class SparingWithoutALook(Last):
+    """Its state is made of all, and it says nothing of that."""
+
+    def apply(self, state: Any, event: Event) -> Any:
+        return [*state, event.read(int)] if event.type == "said" else state
+
+
+class SparingWhatDoesNotHeal(Last):
+    """Passes over poison that would have left its mark."""
+
+    heals_on = frozenset[str]()
+
+
+class SparingOthers(Last):
+    spares = frozenset({"said", "heard"})
+
+
+class FailingToTell(Last):
+    def needed(self, events: Sequence[Event]) -> Sequence[Event] | None:
+        raise LookupError("no")
+
+
 class Waking(Said):
     def __init__(self) -> None:
         self.count = 0
@@ -154,8 +200,9 @@ class Waking(Said):
 
 
 @pytest.mark.parametrize("events", [None, SAID], ids=["any data", "own events"])
-def test_a_unit_that_keeps_them_passes(events: Any) -> None:
-    check_unit_laws(Said(), events)
+@pytest.mark.parametrize("unit", [Said, Last])
+def test_a_unit_that_keeps_them_passes(unit: Callable[[], Said], events: Any) -> None:
+    check_unit_laws(unit(), events)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +220,11 @@ def test_a_unit_that_keeps_them_passes(events: Any) -> None:
         (NotReadable, "but decode raises"),
         (Constant, "any split into batches gives the same cell"),
         (HealingOnOthers, r"it heals only on events it is shown: put \['heard'\] into handles"),
+        (SparingTooMuch, "needed must return more of them"),
+        (SparingWithoutALook, "needed must return more of them"),
+        (SparingWhatDoesNotHeal, "needed must return more of them"),
+        (SparingOthers, r"it spares only events it is shown: put \['heard'\] into handles"),
+        (FailingToTell, "needed raises"),
         (Waking, "init\\(\\) gives the same state"),
     ],
 )

@@ -303,6 +303,13 @@ def test_a_step_holds_no_more_than_fits_and_keeps_the_order() -> None:
     assert len(found) <= 2 * len(pointers) * HANDLED_WEIGHT / STEP_WEIGHT_MAX
 
 
+def test_of_events_that_are_spared_a_step_counts_the_last_of_each_session_only() -> None:
+    pointers = [Pointer(b"%d-0" % n, f"s{n % 7}", 1, n, b"o", "todo/write") for n in range(STEP_WEIGHT_MAX)]
+    one = list(steps({0: pointers[: STEP_WEIGHT_MAX // 2]}, frozenset({"todo/write"}), frozenset({"todo/write"})))
+    many = list(steps({0: pointers[: STEP_WEIGHT_MAX // 2]}, frozenset({"todo/write"})))
+    assert (len(one), len(many)) == (1, HANDLED_WEIGHT // 2)
+
+
 async def test_what_a_worker_holds_that_beats_on_is_taken_over_without_a_death(
     redis_url: str, namespace: str, field: Field, client: Client
 ) -> None:

@@ -264,6 +264,24 @@ REWIND_MUTANTS = [
         FORKS + "test_a_mark_goes_when_what_was_missing_is_there_again",
     ),
     mutant(
+        *("the last events are taken for enough", 13, FOLD),
+        "        if told is None and is_part:\n            return False\n",
+        "",
+        "test_folding.py::test_all_are_read_where_the_last_do_not_tell_since_when_an_item_is_in_progress",
+    ),
+    mutant(
+        *("poison is taken for what replaces a plan", 13, "tool/todo_write/unit.py"),
+        "                    sound_todos(events[n])\n",
+        "",
+        "test_units.py::test_a_unit_keeps_the_laws",
+    ),
+    mutant(
+        *("an item is taken for newly begun", 13, PACKAGE + "board.py"),
+        "if event.type == TURN_START or lasting == frozenset():",
+        "if event.type == TURN_START or lasting is not None:",
+        "test_folding.py::test_all_are_read_where_the_last_do_not_tell_since_when_an_item_is_in_progress",
+    ),
+    mutant(
         *("a refold that was asked for is forgotten", 8, PACKAGE + "look.py"),
         "if self.standing is Standing.EVEN and self.is_asked:",
         "if False:",

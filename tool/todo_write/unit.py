@@ -1,8 +1,11 @@
 """The ``todos`` unit: the plan of a session, folded from its log. Pure; the worker finds it by entry point."""
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import msgspec
 
-from todo_write.events import TODO_WRITE, TURN_START, Event, Todo, sound_todos
+from todo_write.events import TODO_WRITE, TURN_START, Event, Todo, Unsound, sound_todos
 
 Todos = list[Todo] | None
 
@@ -16,10 +19,20 @@ class TodosUnit:
     state_version = 2
     handles = frozenset({TODO_WRITE, TURN_START})
     heals_on = handles  # both replace the state whole, so nothing of a skipped event can be left in it
+    spares = frozenset({TODO_WRITE})
     published = True
 
     def init(self) -> Todos:
         """No plan yet."""
+        return None
+
+    def needed(self, events: Sequence[Event]) -> Sequence[Event] | None:
+        """The last sound write and what comes after it; without one it depends on what was before."""
+        for n in range(len(events) - 1, -1, -1):
+            if events[n].type == TODO_WRITE:
+                with suppress(Unsound):
+                    sound_todos(events[n])
+                    return events[n:]
         return None
 
     def apply(self, state: Todos, event: Event) -> Todos:

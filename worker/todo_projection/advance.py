@@ -6,7 +6,9 @@ from typing import NamedTuple
 from todo_projection.fold import Fold
 from todo_projection.row import PRESUMED_NEW, WRONG_TYPE, Cell, Row
 from todo_projection.span import Span
-from todo_projection.unit import Unit
+from todo_projection.unit import Unit, spared
+
+LATEST = 2  # of events that units may spare: one that replaces what was before, and the one that shows it
 
 
 class Outdated(Exception):
@@ -16,12 +18,13 @@ class Outdated(Exception):
 class Need(NamedTuple):
     """What a fold needs of a log: of all events after seq ``after`` up to the span's last, those at ``seqs``.
 
-    ``seqs`` None: all of them are to be looked at.
+    ``seqs`` None: all of them are to be looked at. ``is_part``: those that units may spare are left out.
     """
 
     span: Span
     after: int
     seqs: Sequence[int] | None
+    is_part: bool = False
 
 
 class Advance(NamedTuple):
@@ -50,8 +53,9 @@ class Advance(NamedTuple):
 
 
 class Mounted:
-    """The mounted units as a whole: their ``versions`` by key, and the types of events that any of them ``handles``.
+    """The mounted units as a whole: their ``versions`` by key, the types of events that any of them ``handles``.
 
+    Of types in ``spares`` each unit may do with the last events, and tells when it can't.
     ``mandated``: an operator wants rows to hold just these, so a row that is ahead is folded back instead of refused.
     """
 
@@ -59,6 +63,9 @@ class Mounted:
         self.units = units
         self.versions: Mapping[str, int] = {unit.key: unit.state_version for unit in units}
         self.handles = frozenset[str]().union(*(unit.handles for unit in units))
+        self.spares = frozenset(
+            type for type in self.handles if all(type in spared(unit) for unit in units if type in unit.handles)
+        )
         self.mandated = False
 
     def advance(self, span: Span, row: Row) -> Advance:
@@ -89,6 +96,17 @@ class Mounted:
             Fold(unit, None, -1) if unit.key in advance.refolds else Fold(unit, cells.get(unit.key), advance.after)
             for unit in self.units
         ]
+
+    def latest(self, need: Need) -> Need:
+        """The part of it to look at first: of types that units may spare, the last events only."""
+        seqs, types, spares = need.seqs, need.span.types, self.spares
+        if seqs is None or len(seqs) <= LATEST:
+            return need
+        spared = [seq for seq in seqs if types[seq] in spares]
+        if len(spared) <= LATEST:
+            return need
+        begins = spared[-LATEST]
+        return need._replace(seqs=[seq for seq in seqs if seq >= begins or types[seq] not in spares], is_part=True)
 
     def _pointed(self, span: Span, after: int) -> list[int] | None:
         """Seqs of the handled events after ``after``; None where the pointers leave out some event, of any type."""

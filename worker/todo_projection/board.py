@@ -1,5 +1,7 @@
 """The ``board`` unit: what a list of sessions shows of each. Pure; not published, read with the row."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TypeVar, cast
 
 import msgspec
@@ -54,11 +56,30 @@ class BoardUnit:
     state_version = 1
     handles = frozenset({TODO_WRITE, TURN_START, TURN_END, SESSION_TITLE, SESSION_START})
     heals_on = frozenset({TODO_WRITE, TURN_START})  # only a write can be poison here, and both replace what it sets
+    spares = frozenset({TODO_WRITE})
     published = False
 
     def init(self) -> BoardState:
         """A session nobody said anything about."""
         return BoardState()
+
+    def needed(self, events: Sequence[Event]) -> Sequence[Event] | None:
+        """All but the writes before the one since which no item has been in progress all the time.
+
+        The start of an item is the first of the writes in a row that have it in progress, and a turn start ends every
+        row; all else that writes set is the last one's alone.
+        """
+        first = next((n for n, event in enumerate(events) if event.type == TODO_WRITE), len(events))
+        lasting: frozenset[str] | None = None
+        for n in range(len(events) - 1, first - 1, -1):
+            event = events[n]
+            if event.type == TODO_WRITE:
+                with suppress(Unsound):
+                    going = frozenset([todo.content for todo in sound_todos(event) if todo.status == "in_progress"])
+                    lasting = going if lasting is None else lasting & going
+            if event.type == TURN_START or lasting == frozenset():
+                return [event for event in events[:n] if event.type != TODO_WRITE] + list(events[n:])
+        return None
 
     def apply(self, state: BoardState, event: Event) -> BoardState:
         """The board after the event; raises Unsound for a broken write, takes any other as far as it goes."""

@@ -7,7 +7,7 @@ import msgspec
 
 from todo_projection.frames import Mark
 from todo_projection.row import Cell
-from todo_projection.unit import Unit
+from todo_projection.unit import Unit, needed
 from todo_write.events import Entry, Event, Position
 
 REASON_LENGTH_MAX = 200
@@ -63,6 +63,21 @@ class Fold:
         self._state, self._at = after, Position(epoch, event.seq)
         self._mark = None if heals else self._mark
         self.changed, self.time = True, event.time
+
+    def take_all(self, epoch: int, events: Sequence[Event], *, is_part: bool = False) -> bool:
+        """Fold these in the order of the log, as ``take`` would one by one, but past those the unit has no need of.
+
+        False, and nothing is folded, where they are a part (spared types are left out before the first) that does not
+        tell the unit enough. Raises CorruptCell.
+        """
+        handles, after = self.unit.handles, self.after
+        handled = [event for event in events if event.type in handles and event.seq > after]
+        told = needed(self.unit, handled) if is_part or len(handled) > 1 else handled
+        if told is None and is_part:
+            return False
+        for event in handled if told is None else told:
+            self.take(epoch, event)
+        return True
 
     def reach(self, position: Position, time: int) -> None:
         """Go on at ``position``, of an event at ``time`` (epoch ms); what is missing before it marks the cell."""

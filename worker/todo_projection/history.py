@@ -13,16 +13,21 @@ from todo_projection.span import Gap, Span
 from todo_projection.wire import Command, Wire
 from todo_write.events import ENTRY_FIELDS, Entry, Event, Keys, Position, Unsound, decode_entry
 
+HELD_MAX = 256  # handled events of one log that are read at once: 64 MiB at the very worst
 PAGE_EVENTS_FIRST = 64
 PAGE_EVENTS_MAX = 1000
 PAGE_BYTES = 4 * 1024 * 1024  # what a page aims at; a page is one event at least
 
 
 class Found(NamedTuple):
-    """Events in order. ``whole``: all that were needed; else what comes after the last of them is still to be read."""
+    """Events in order. ``whole``: all that were needed; else what comes after the last of them is still to be read.
+
+    ``is_part``: such as may be spared were not read.
+    """
 
     events: list[Event]
     whole: bool
+    is_part: bool = False
 
 
 class History:
@@ -37,7 +42,7 @@ class History:
 
         Where something is missing, nothing is found: ``pages`` tells what.
         """
-        needs = list(needs)
+        needs = [need if len(need.seqs or ()) <= HELD_MAX else need._replace(seqs=None) for need in needs]
         reads: list[Command] = []
         counts: list[int] = []
         for need in needs:
@@ -89,7 +94,7 @@ class History:
             count = _page_count(stored)
 
     def _ranges(self, need: Need) -> list[Command]:
-        span, after, seqs = need
+        span, after, seqs, _ = need
         if seqs is None:
             return [self._page(span, after, PAGE_EVENTS_FIRST)]
         log, epoch = self._keys.log(span.session), span.last.epoch
@@ -114,7 +119,7 @@ def _page_count(entries: Sequence[Any]) -> int:
 
 
 def _found(need: Need, replies: Sequence[Any]) -> Found:
-    span, after, seqs = need
+    span, after, seqs, is_part = need
     epoch = span.last.epoch
     if seqs is None:
         events = _contiguous(_raw(replies[0]), epoch, after + 1)
@@ -129,7 +134,7 @@ def _found(need: Need, replies: Sequence[Any]) -> Found:
         ]
     except Unsound:
         return Found([], whole=False)
-    return Found(found[len(expected) - len(seqs) :], whole=True)
+    return Found(found[len(expected) - len(seqs) :], whole=True, is_part=is_part)
 
 
 def _contiguous(entries: Sequence[Any], epoch: int, first: int, wanted: Collection[bytes] | None = None) -> list[Event]:

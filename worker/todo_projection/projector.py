@@ -2,25 +2,23 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
 from time import perf_counter
 
 import msgspec
 
 from todo_projection.advance import Advance, Mounted
-from todo_projection.change import Beginning, Change, acknowledged, advanced, folded, skipped, unfoldable
+from todo_projection.change import Beginning, Change, acknowledged, advanced, skipped
 from todo_projection.commit import commit_call, script
-from todo_projection.fold import CorruptCell, Fold, adopt
-from todo_projection.history import Found, History
+from todo_projection.folding import Folding
+from todo_projection.history import History
 from todo_projection.row import PRESUMED_NEW
 from todo_projection.rows import Rows, is_wrong_type
-from todo_projection.span import Gap, Pointer, spans_of
+from todo_projection.span import Pointer, spans_of
 from todo_projection.tally import Tally
 from todo_projection.unit import Unit
 from todo_projection.wire import Wire
-from todo_write.events import Event, Keys, token
+from todo_write.events import Keys, token
 
 logger = logging.getLogger(__name__)
 
@@ -65,18 +63,23 @@ class Projector:
     ) -> None:
         self._wire = wire
         self._keys = keys
+        self._tally = tally or Tally()
         self._mounted = Mounted(units)
         self._beginning = Beginning(units, self._mounted.versions)
         self._rows = rows
-        self._history = History(wire, keys)
+        self._folding = Folding(History(wire, keys), self._mounted, self._tally)
         self._publish = publish
-        self._tally = tally or Tally()
         self._by = by
 
     @property
     def handles(self) -> frozenset[str]:
         """The types of events whose data is read."""
         return self._mounted.handles
+
+    @property
+    def spares(self) -> frozenset[str]:
+        """Those of which earlier ones may be passed over."""
+        return self._mounted.spares
 
     @property
     def versions(self) -> Mapping[str, int]:
@@ -101,25 +104,30 @@ class Projector:
         rows = await self._rows.load([span.session for span in of_all], new=new)
         advance = self._mounted.advance
         advances = {p: [advance(span, rows[span.session]) for span in spans[p].values()] for p in spans}
-        needs = [one.need for found in advances.values() for one in found if one.need and not one.reads_nothing]
-        events = iter(await self._history.fetch(needs))
+        changes = await self._changes(advances)
+        outcome = await self._commit(changes)
+        self._tally.step_s.add(perf_counter() - began)
+        return outcome
+
+    async def _changes(self, advances: Mapping[int, Sequence[Advance]]) -> dict[int, list[Change]]:
+        """By partition, in their order."""
         etag = token()  # one for all: it tells two writes of one row apart
         by = b"" if self._by is None else self._by().encode()
-        beginning = partial(self._beginning.change, by=by)
+        reading = [one for found in advances.values() for one in found if one.need and not one.reads_nothing]
+        read = iter(await self._folding.changes(reading, etag))
         changes: dict[int, list[Change]] = {}
         for partition, found in advances.items():
             changes[partition] = of_partition = []
             for one in found:
                 if one.need is None:
                     of_partition.append(acknowledged(one.span, one.row))
-                elif one.reads_nothing:
-                    is_new = one.row is PRESUMED_NEW
-                    of_partition.append(beginning(one.span, etag) if is_new else advanced(one.span, one.row, etag))
+                elif not one.reads_nothing:
+                    of_partition.append(self._signed(next(read)))
+                elif one.row is PRESUMED_NEW:
+                    of_partition.append(self._beginning.change(one.span, etag, by=by))
                 else:
-                    of_partition.append(await self._change(one, next(events), etag))
-        outcome = await self._commit(changes)
-        self._tally.step_s.add(perf_counter() - began)
-        return outcome
+                    of_partition.append(advanced(one.span, one.row, etag))
+        return changes
 
     async def skip(self, partition: int, pointers: Sequence[Pointer], reason: str) -> Outcome:
         """Go past the events of one session without trying them, with a mark that says why; raises as ``project``."""
@@ -129,42 +137,11 @@ class Projector:
         change = skipped(span, row, mounted.units, mounted.versions, token(), reason)
         return await self._commit({partition: [self._signed(change)]})
 
-    async def _change(self, advance: Advance, found: Found, etag: str) -> Change:
-        span, row, mounted = advance.span, advance.row, self._mounted
-        try:
-            folds, last_ms = await self._fold(advance, found)
-            anew_ms = last_ms if advance.refolds else None
-            return self._signed(folded(span, row, folds, mounted.versions, etag, anew_ms=anew_ms))
-        except Gap as gap:
-            return self._signed(unfoldable(span, row, mounted.units, mounted.versions, etag, gap))
-        except CorruptCell as error:
-            logger.warning("row of session %r: %s; it is folded again from the start of the log", span.session, error)
-            return await self._change(advance.refolding(error.key), Found([], whole=False), etag)
-
     def _signed(self, change: Change) -> Change:
         """The change with its author, where it gives the row a new rev: what stays as it was keeps its own."""
         if self._by is None or "rev" not in change.set:
             return change
         return msgspec.structs.replace(change, set={**change.set, "by": self._by().encode()})
-
-    async def _fold(self, advance: Advance, found: Found) -> tuple[list[Fold], int]:
-        """The folds, and the time of the last event that was looked at (epoch ms)."""
-        folds, epoch, last = self._mounted.folds(advance), advance.span.last.epoch, 0
-        if advance.row.partial and advance.need and advance.need.after < 0:
-            async for standing in self._history.standing(advance.span):
-                self._tally.step()
-                adopt(folds, standing)
-                last = standing[-1].event.time if standing else last
-            return folds, last
-        events = found.events
-        _take(folds, epoch, events)
-        if not found.whole and advance.need:
-            reached = events[-1].seq if events else advance.need.after
-            async with aclosing(self._history.pages(advance.span, reached, self.handles)) as pages:
-                async for events in pages:
-                    self._tally.step()
-                    _take(folds, epoch, events)
-        return folds, events[-1].time if events else 0
 
     async def _commit(self, changes: Mapping[int, Sequence[Change]]) -> Outcome:
         outcome = Outcome()
@@ -228,9 +205,3 @@ class Projector:
     def _forget(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self._rows.forget(change.session)
-
-
-def _take(folds: Sequence[Fold], epoch: int, events: Sequence[Event]) -> None:
-    for event in events:
-        for fold in folds:
-            fold.take(epoch, event)

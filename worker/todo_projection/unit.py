@@ -1,7 +1,7 @@
 """The protocol of a projection unit, and how mounted units are found."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
@@ -65,6 +65,26 @@ class Unit(Protocol):
     def decode(self, raw: bytes) -> Any:
         """The state from ``encode``'s bytes, or from the encoded view where the two are equal."""
         ...
+
+
+def spared(unit: Unit) -> frozenset[str]:
+    """Types of events of which all but the last may not matter to the unit; none for a unit that does not say so.
+
+    A unit that does has ``spares``, these types, and a method ``needed`` (see there): where a list replaces the one
+    before, a batch of a thousand is folded by looking at two. What is passed over is not even read.
+    """
+    spares: frozenset[str] = getattr(unit, "spares", frozenset[str]())
+    return spares
+
+
+def needed(unit: Unit, events: Sequence[Event]) -> Sequence[Event] | None:
+    """Those that the unit has to be shown, of handled events in the order of the log; None where it can't tell.
+
+    Of the types it spares, earlier ones than the first of these may have been left out. State, position and mark must
+    come out as if it had been shown all of them, whatever its state before; it raises nothing.
+    """
+    tell: Callable[[Sequence[Event]], Sequence[Event] | None] | None = getattr(unit, "needed", None)
+    return events if tell is None else tell(events)
 
 
 class InvalidUnit(ValueError):

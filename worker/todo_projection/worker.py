@@ -214,7 +214,7 @@ class Worker:
         """Project batches, in steps of bounded size; returns how many pointers are done with. Raises Contended."""
         count, done = sum(map(len, batches.values())), 0
         self.in_hand += count
-        for step in steps(batches, parts.projector.handles):
+        for step in steps(batches, parts.projector.handles, parts.projector.spares):
             done += await self._project_step(parts, step, unseen=unseen)
         self.in_hand -= count - done
         return done

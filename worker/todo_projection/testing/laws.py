@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from todo_projection.fold import Fold
 from todo_projection.row import Cell
-from todo_projection.unit import Unit, check_units
+from todo_projection.unit import Unit, check_units, spared
 from todo_write.events import Event
 
 EPOCH = 1764517000000
@@ -63,6 +63,7 @@ def check_unit_laws(
         for event in stored:
             state = _check_event(unit, state, event)
         _check_batches(unit, stored, data)
+        _check_sparing(unit, stored, data)
 
     laws()
 
@@ -80,6 +81,9 @@ def _check_declaration(unit: Unit) -> None:
     if not unit.heals_on <= unit.handles:
         others = sorted(unit.heals_on - unit.handles)
         _break(unit, f"it heals only on events it is shown: put {others} into handles, or take them out of heals_on")
+    if not spared(unit) <= unit.handles:
+        others = sorted(spared(unit) - unit.handles)
+        _break(unit, f"it spares only events it is shown: put {others} into handles, or take them out of spares")
     if UNHANDLED in unit.handles:
         _break(unit, f"{UNHANDLED!r} stands for an event nobody handles: take another type")
     if _written(unit, unit.init()) != _written(unit, unit.init()):
@@ -132,6 +136,30 @@ def _check_batches(unit: Unit, events: Sequence[Event], data: st.DataObject) -> 
                 f"any split into batches gives the same cell, but all at once {whole}, in batches {cell}: encode must "
                 "hold all of the state, and apply must return the very same state exactly where nothing changes",
             )
+
+
+def _check_sparing(unit: Unit, events: Sequence[Event], data: st.DataObject) -> None:
+    """The last events, where they are enough for the unit, end at the same cell as all of them."""
+    if not spared(unit) or not events:
+        return
+    start = data.draw(st.integers(0, len(events) - 1), label="cut")
+    before = _folded(unit, [events[:start]]) if start else None
+    seqs = [event.seq for event in events[start:] if event.type in spared(unit)]
+    begins = seqs[-data.draw(st.integers(1, len(seqs)), label="looked at")] if seqs else 0
+    part = [event for event in events[start:] if event.seq >= begins or event.type not in spared(unit)]
+    fold, whole = Fold(unit, before, start - 1), Fold(unit, before, start - 1)
+    try:
+        enough = fold.take_all(EPOCH, part, is_part=len(part) < len(events) - start)
+    except Exception as error:
+        raise LawBroken(f"unit {unit.key!r}: needed raises {error!r}: return None where it can't tell") from error
+    for event in events[start:]:
+        whole.take(EPOCH, event)
+    if enough and (fold.cell(), fold.changed, fold.time) != (whole.cell(), whole.changed, whole.time):
+        _break(
+            unit,
+            f"the events it says it needs give the same cell as all, but they give {fold.cell()}, all {whole.cell()}: "
+            "needed must return more of them, or None where the answer hangs on what is not there",
+        )
 
 
 def _folded(unit: Unit, batches: Iterable[Sequence[Event]]) -> Cell | None:
