@@ -143,13 +143,7 @@ async def test_nor_one_that_has_got_on_while_newer_events_wait(yard: Yard) -> No
     await yard.append("s", write("a"))
     await yard.audit.step(1000)
     first = await yard.deliver()
-    seen_ms = first[0].time_ms
-
-    async def later() -> bool:
-        seconds, micros = await yard.redis.time()
-        return bool(seconds * 1000 + micros // 1000 > seen_ms + 50)
-
-    await eventually(later)
+    await past(yard, first[0].time_ms)
     await yard.append("s", write("b"))
     await yard.projector().project({0: first})
     assert (await yard.look()).standing is Standing.BEHIND
@@ -170,6 +164,33 @@ async def test_nor_one_whose_log_began_anew_between_two_looks(yard: Yard) -> Non
     await yard.audit.step(1000)
     assert yard.audit.repaired == 0
     await mended(yard, "s")
+
+
+async def test_nor_one_whose_log_lost_its_tail_and_grew_again_between_two_looks(yard: Yard) -> None:
+    """As a fail-over leaves it: log and feed are what they were before, and what is appended then has its pointer."""
+    await yard.project(write("a"))
+    names = (yard.keys.log("s"), yard.keys.feed(0), yard.keys.row("s"))
+    before = [await yard.redis.dump(name) for name in names]
+    await yard.append("s", write("lost"))
+    await yard.audit.step(1000)
+    for name, dump in zip(names, before, strict=True):
+        await yard.redis.restore(name, 0, dump, replace=True)
+    await past(yard, await server_time(yard.wire))
+    await yard.append("s", write("b"), write("c"))
+    await yard.audit.step(1000)
+    assert (await yard.pointed(), yard.audit.repaired) == (2, 0)
+    await yard.redis.delete(yard.keys.feed(0))  # and what is lost then is found
+    await mended(yard, "s")
+    assert yard.audit.repaired == 1
+
+
+async def past(yard: Yard, ms: int) -> None:
+    """Return once the server's clock is well beyond this."""
+
+    async def later() -> bool:
+        return await server_time(yard.wire) > ms + 50
+
+    await eventually(later)
 
 
 async def test_a_clock_that_was_stepped_back_lets_nobody_be_a_suspect_for_as_long(yard: Yard) -> None:
@@ -296,7 +317,7 @@ async def mended_by_a_new_worker(yard: Yard) -> None:
 async def test_a_worker_audits_by_itself(redis_url: str, namespace: str, client: Client, redis: Redis) -> None:
     keys = await client.keys()
     log = SessionLog(client, "s")
-    async with working(redis_url, namespace, beat_ms=100):
+    async with working(redis_url, namespace, beat_ms=100, audit_rate=100):
         await projected(redis, keys, "s", await log.append(*write("a")))
         await redis.delete(keys.row("s"))
         await projected(redis, keys, "s", Position(0, 0))
@@ -308,8 +329,8 @@ async def test_of_two_workers_one_audits_and_the_other_when_that_one_is_gone(
     keys = await client.keys()
     log = SessionLog(client, "s")
     async with AsyncExitStack() as outer, AsyncExitStack() as inner:
-        one = await outer.enter_async_context(working(redis_url, namespace, beat_ms=100))
-        two = await inner.enter_async_context(working(redis_url, namespace, beat_ms=100))
+        one = await outer.enter_async_context(working(redis_url, namespace, beat_ms=100, audit_rate=100))
+        two = await inner.enter_async_context(working(redis_url, namespace, beat_ms=100, audit_rate=100))
         await projected(redis, keys, "s", await log.append(*write("a")))
         await eventually(lambda: looked(one) + looked(two) > 0)
         assert min(looked(one), looked(two)) == 0

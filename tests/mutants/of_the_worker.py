@@ -242,6 +242,12 @@ FOLD_MUTANTS = [
         "return True",
         "test_audit.py::test_a_row_behind_only_because_its_pointer_waits_is_not_pointed_at_twice",
     ),
+    mutant(
+        *("the audit takes two histories for one", 8, PACKAGE + "suspects.py"),
+        "_op_of(entries) == first.op",
+        "True",
+        AUDITS + "test_nor_one_whose_log_lost_its_tail_and_grew_again_between_two_looks",
+    ),
 ]
 
 REWIND_MUTANTS = [

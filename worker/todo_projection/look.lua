@@ -3,7 +3,8 @@
 --
 -- KEYS  log, row
 -- Reply tail position, first position, number of entries; then the row's etag, pos, units and partial; the op of the
---       event that stands in the log where the row does; the first field that the row lacks; and a list of its marks.
+--       event that stands in the log where the row does; the first field that the row lacks; a list of its marks; and
+--       the op of the log's last event.
 --       What is not there is ''. A key of another type is an error.
 
 local log, row = KEYS[1], KEYS[2]
@@ -49,5 +50,5 @@ end
 return {
   tail and tail[1] or '', first and first[1] or '', tostring(redis.call('XLEN', log)),
   stored[1] or '', pos or '', units or '', stored[4] or '',
-  tail and pos and op_at(pos) or '', lacks, marks,
+  tail and pos and op_at(pos) or '', lacks, marks, tail and op_at(tail[1]) or '',
 }

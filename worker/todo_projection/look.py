@@ -37,7 +37,7 @@ class Look(msgspec.Struct, frozen=True):
 
     ``foreign`` says why the log can't be folded whole, '' otherwise; ``partial``: an operator has adopted it as it is.
     ``etag`` is what stands in the row, whoever wrote it; ``length`` the number of entries of the log. ``gapped``: the
-    row is marked because of an event behind it that was missing.
+    row is marked because of an event behind it that was missing. ``op`` is that of the event at the ``tail``.
     """
 
     session: str
@@ -51,6 +51,7 @@ class Look(msgspec.Struct, frozen=True):
     length: int = 0
     gapped: bool = False
     why: str = ""
+    op: bytes = b""
 
     @property
     def trouble(self) -> str:
@@ -135,7 +136,7 @@ def _seen(session: str, reply: Any) -> Look:
         if not str(reply).startswith("WRONGTYPE"):
             raise reply
         return Look(session, Standing.BROKEN, why=str(reply))
-    tail_id, first_id, length, etag, pos, units, partial, op, lacks, marks = reply
+    tail_id, first_id, length, etag, pos, units, partial, op, lacks, marks, last = reply
     tail, foreign = None, ""
     try:
         tail = Position.parse(tail_id) if tail_id else None
@@ -156,7 +157,7 @@ def _seen(session: str, reply: Any) -> Look:
     if standing in (Standing.EVEN, Standing.BEHIND) and folded and op and folded != op:
         standing = Standing.FORKED
     gapped = row is not None and max(missing, default=-1) > row.seq
-    return Look(session, standing, tail, row, etag, versions, foreign, bool(partial), int(length), gapped)
+    return Look(session, standing, tail, row, etag, versions, foreign, bool(partial), int(length), gapped, op=last)
 
 
 def _standing(tail: Position | None, row: Position | None, *, exists: bool, there: bool) -> Standing:
