@@ -16,8 +16,8 @@ from todo_write.events import Keys, Position
 
 @asynccontextmanager
 async def working(redis_url: str, namespace: str, **settings: object) -> AsyncGenerator[Worker]:
-    """A worker that works while the block runs."""
-    given = {"redis_url": redis_url, "namespace": namespace, "block_ms": 50, **settings}
+    """A worker that works while the block runs; without an audit, which would mend what a worker loses."""
+    given = {"redis_url": redis_url, "namespace": namespace, "block_ms": 50, "audit_rate": 0, **settings}
     worker = Worker(Settings.from_env({}, **given), mounted_units())
     running = asyncio.create_task(worker.run())
     try:

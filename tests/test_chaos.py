@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import sys
@@ -14,11 +15,13 @@ from chaos.__main__ import OPTIONS
 from chaos.blows import WEIGHTS
 from chaos.ground import Alone
 from chaos.ledger import Call
+from chaos.losses import Losses, Repair
 from chaos.run import run
 from chaos.script import VIEWERS, WORKERS, WRITERS, Plan
 from chaos.verdict import Verdict
 from eventually import eventually
 from oracle import Entries
+from repairs import Yard, write
 from servers import Server
 
 TESTS = Path(__file__).parent
@@ -130,3 +133,46 @@ def test_an_accepted_event_of_a_log_that_was_deleted_is_not_lost() -> None:
     verdict.log("d0", [], [accepted(1, "5-0")], {5})
     verdict.log("d0", [], [accepted(1, "6-0")], {5})
     assert verdict.lost == 1
+
+
+@pytest.mark.parametrize(
+    ("session", "row", "trouble", "explained"),
+    [
+        ("s", "5-4", "behind", True),  # the first event behind the row had its pointer in that feed
+        ("s", "5-6", "behind", True),
+        ("s", "5-7", "behind", False),  # what comes next was pointed at later, in the new feed
+        ("s", "5-3", "behind", False),  # the row was beyond that already
+        ("s", "4-4", "behind", False),
+        ("s", "5-4", "ahead", False),
+        ("other", "5-4", "behind", False),
+        ("new", "None", "behind", True),
+        ("new", "6-0", "behind", True),
+        ("new", "6-1", "behind", False),
+    ],
+)
+def test_a_row_that_had_to_be_pointed_at_again_is_short_of_a_pointer_that_was_taken_away(
+    session: str, row: str, trouble: str, *, explained: bool
+) -> None:
+    losses = Losses()
+    losses.note("s", "5-4", "5-7")
+    losses.note("new", "", "6-1")
+    assert losses.explain(Repair(session, row, trouble)) is explained
+
+
+async def test_a_pointer_that_a_worker_lost_is_told_by_what_the_audit_says(
+    yard: Yard, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await yard.project(write("a"))
+    await yard.append("s", write("b"))
+    await yard.redis.delete(yard.keys.feed(0))
+    with caplog.at_level(logging.WARNING):
+        await yard.sweep()
+    said = tmp_path / "worker.log"
+    said.write_text("".join(json.dumps({"event": message}) + "\n" for message in caplog.messages) + '{"ev')
+    losses = Losses()
+    (wrong,) = losses.unexplained([said, tmp_path / "none"])
+    assert wrong.startswith("s: a pointer was lost")
+    look = await yard.look()
+    losses.note("s", str(look.row), str(look.tail))
+    assert losses.unexplained([said]) == []
+    assert losses.unexplained([]) != []

@@ -94,11 +94,10 @@ class Blows:
         workers, stage = self._cast.of(Role.WORKER), self._stage
         for worker in workers:
             worker.send(signal.SIGSTOP)
-        feed = stage.feeds[self._pick.randrange(PARTITIONS)]
-        await eventually(lambda: stage.written(feed, POINTERS_LOST), within=LOST_S)
+        partition = self._pick.randrange(PARTITIONS)
+        await eventually(lambda: stage.written(stage.feeds[partition], POINTERS_LOST), within=LOST_S)
         await self._cast.dismiss(*self._cast.of(Role.WRITER))
-        lost = await stage.redis.xlen(feed)
-        await stage.redis.delete(feed)
+        lost = await stage.drop_feed(partition)
         for worker in workers:
             await self._cast.kill(worker)
             await self._cast.start(Role.WORKER, worker.place)
@@ -165,8 +164,7 @@ class Blows:
 
     async def _delete_feed(self) -> str:
         partition = self._pick.randrange(PARTITIONS)
-        await self._stage.redis.delete(self._stage.feeds[partition])
-        return f"of partition {partition}"
+        return f"of partition {partition}, {await self._stage.drop_feed(partition)} in it"
 
     async def _destroy_group(self) -> str:
         partition = self._pick.randrange(PARTITIONS)

@@ -78,7 +78,7 @@ async def run(plan: Plan, ground: Ground, folder: Path, tell: Tell) -> Totals:
         shifts = None if ground.whole is None else Shifts(ground.whole, pick, ear)
         blows, totals = Blows(stage, cast, pick, shifts), Totals()
         try:
-            await eventually(lambda: _has_begun(stage), within=BEGINS_S, message="no row came up")
+            await eventually(lambda: _has_begun(stage, cast), within=BEGINS_S)
             await _strike(plan, blows, pick, totals, tell)
             await blows.calm()
             tell(f"last, pointers lost for good: {await blows.lose_pointers()}")
@@ -88,7 +88,9 @@ async def run(plan: Plan, ground: Ground, folder: Path, tell: Tell) -> Totals:
         ledger = Ledger(actor.file for actor in (*cast.ended, *cast.actors) if actor.role is Role.WRITER)
         verdict = await judge(stage, ledger, blows.deleted)
         await cast.dismiss(*cast.of(Role.WORKER))
-        verdict.wrong = [*totals.verdict.wrong, *verdict.wrong, *ear.fallen, *cast.fallen]
+        workers = [actor.said for actor in (*cast.ended, *cast.actors) if actor.role is Role.WORKER]
+        mistakes = [*ear.fallen, *cast.fallen, *stage.losses.unexplained(workers)]
+        verdict.wrong = [*totals.verdict.wrong, *verdict.wrong, *mistakes]
         totals.verdict, totals.poisoned, totals.frames = verdict, stage.poisoned, ear.frames
         totals.calls.update(
             {outcome: ledger.count(outcome) for outcome in ("accepted", "unknown", "refused", "rewound")}
@@ -106,9 +108,10 @@ async def _strike(plan: Plan, blows: Blows, pick: random.Random, totals: Totals,
         totals.blows[name] += 1
 
 
-async def _has_begun(stage: Stage) -> bool:
-    rows = [await stage.row(session) for session in SESSIONS]
-    return all(rows)
+async def _has_begun(stage: Stage, cast: Cast) -> bool:
+    lacking = [session for session in SESSIONS if not await stage.row(session)]
+    assert not lacking, f"no row came up of {lacking}\n" + "\n".join(cast.fallen)
+    return True
 
 
 async def _settle(stage: Stage, cast: Cast, totals: Totals) -> None:

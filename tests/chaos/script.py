@@ -8,6 +8,7 @@ NAMESPACE = "chaos"
 WORKERS, WRITERS, VIEWERS = 3, 3, 2
 WRITERS_OF_ONE = 2  # of every session, so that they meet
 WORKER_SETTINGS = {
+    "TODO_PARTITIONS": str(PARTITIONS),  # whoever comes first gives the number for life, on busy cores a worker
     "TODO_BEAT_MS": "100",
     "TODO_CLAIM_IDLE_MS": "300",
     "TODO_BLOCK_MS": "50",

@@ -11,11 +11,22 @@ from redis.exceptions import RedisError
 
 import todo_write
 from chaos.ground import Ground, Patient
-from chaos.script import NAMESPACE, PARTITIONS
+from chaos.losses import Losses
+from chaos.script import NAMESPACE, PARTITIONS, SESSIONS
 from oracle import Entries
 from todo_write.events import GROUP, Keys
 from topologies import ask
 
+DROP_FEED = """
+local stood = {}
+for n = 2, #KEYS, 2 do
+    local last = redis.call('XREVRANGE', KEYS[n + 1], '+', '-', 'COUNT', 1)[1]
+    stood[#stood + 1] = { redis.call('HGET', KEYS[n], 'pos') or '', last and last[1] or '' }
+end
+local length = redis.call('XLEN', KEYS[1])
+redis.call('DEL', KEYS[1])
+return { length, stood }
+"""
 APPEND = (Path(todo_write.__file__).parent / "append.lua").read_text()
 UNSOUND: list[dict[str, Any]] = [
     {"todos": "none"},
@@ -34,6 +45,7 @@ class Stage:
         self.feeds = [self.keys.feed(partition) for partition in range(PARTITIONS)]
         self.redis = Patient(ground.connect)
         self.cut: dict[str, Entries] = {}  # what was trimmed off a log
+        self.losses = Losses()
         self.poisoned = 0
 
     async def __aenter__(self) -> Self:
@@ -77,6 +89,15 @@ class Stage:
     async def written(self, feed: str, count: int) -> bool:
         """Whether so many pointers stand in a feed."""
         return bool(await self.redis.xlen(feed) >= count)
+
+    async def drop_feed(self, partition: int) -> int:
+        """Delete a feed with all that waits in it, and note whose that was; how many pointers stood there."""
+        sessions = [session for session in SESSIONS if self.keys.partition(session) == partition]
+        names = [name for session in sessions for name in (self.keys.row(session), self.keys.log(session))]
+        length, stood = await self.redis.eval(DROP_FEED, 1 + len(names), self.feeds[partition], *names)
+        for session, (row, tail) in zip(sessions, stood, strict=True):
+            self.losses.note(session, row.decode(), tail.decode())
+        return int(length)
 
     async def consumers(self) -> set[str]:
         """Everybody the groups know."""
