@@ -1,7 +1,7 @@
 """What a step reads of a log: the last events where they tell all, the rest where they do not."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,8 @@ from stepping import POISON, TALK, TURN, Tally, write
 from todo_projection.history import HELD_MAX
 from todo_projection.unit import Unit, mounted_units
 from todo_projection.wire import Wire
+from todo_write.events import Event
+from todo_write.unit import TodosUnit
 from workshop import Workshop
 
 WRITES = 40
@@ -76,6 +78,24 @@ async def test_what_a_unit_does_not_spare_is_read_whole(shop: Workshop, wire: Ov
     writes = [going(f"item {n}") for n in range(WRITES)]
     assert await ranges(shop, wire, *writes, units=(*mounted_units(), Tally())) == WRITES
     assert (await shop.row())["tally"] == str(WRITES)
+
+
+class Confused(TodosUnit):
+    key = "confused"
+
+    def needed(self, events: Sequence[Event]) -> Sequence[Event] | None:
+        raise LookupError("secret")
+
+
+async def test_a_unit_that_fails_to_tell_is_shown_all(
+    shop: Workshop, wire: Overheard, caplog: pytest.LogCaptureFixture
+) -> None:
+    writes = [going(f"item {n}") for n in range(WRITES)]
+    assert await ranges(shop, wire, *writes, units=(*mounted_units(), Confused())) == 2 + WRITES
+    row = await shop.row()
+    assert row["confused"] == row["todos"]
+    assert "unit confused can't tell which events it needs (LookupError)" in caplog.text
+    assert "secret" not in caplog.text
 
 
 async def test_more_than_can_be_held_are_read_page_by_page(shop: Workshop, wire: Overheard) -> None:

@@ -1,5 +1,6 @@
 """One unit of one session while events pass by: the fold, with the rule for an event it cannot take. Pure."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from todo_projection.unit import Unit, needed
 from todo_write.events import Entry, Event, Position
 
 REASON_LENGTH_MAX = 200
+
+logger = logging.getLogger(__name__)
 
 
 class CorruptCell(ValueError):
@@ -72,12 +75,20 @@ class Fold:
         """
         handles, after = self.unit.handles, self.after
         handled = [event for event in events if event.type in handles and event.seq > after]
-        told = needed(self.unit, handled) if is_part or len(handled) > 1 else handled
+        told = self._needed(handled) if is_part or len(handled) > 1 else handled
         if told is None and is_part:
             return False
         for event in handled if told is None else told:
             self.take(epoch, event)
         return True
+
+    def _needed(self, events: Sequence[Event]) -> Sequence[Event] | None:
+        try:
+            return needed(self.unit, events)
+        except Exception as error:  # noqa: BLE001 - whatever a unit raises: then it is shown all of them
+            told = "unit %s can't tell which events it needs (%s), and is shown all of them"
+            logger.warning(told, self.unit.key, type(error).__name__)  # its words may quote a plan
+            return None
 
     def reach(self, position: Position, time: int) -> None:
         """Go on at ``position``, of an event at ``time`` (epoch ms); what is missing before it marks the cell."""

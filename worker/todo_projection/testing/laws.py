@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from todo_projection.fold import Fold
 from todo_projection.row import Cell
-from todo_projection.unit import Unit, check_units, spared
+from todo_projection.unit import Unit, check_units, needed, spared
 from todo_write.events import Event
 
 EPOCH = 1764517000000
@@ -149,9 +149,10 @@ def _check_sparing(unit: Unit, events: Sequence[Event], data: st.DataObject) -> 
     part = [event for event in events[start:] if event.seq >= begins or event.type not in spared(unit)]
     fold, whole = Fold(unit, before, start - 1), Fold(unit, before, start - 1)
     try:
-        enough = fold.take_all(EPOCH, part, is_part=len(part) < len(events) - start)
+        needed(unit, [event for event in part if event.type in unit.handles])
     except Exception as error:
         raise LawBroken(f"unit {unit.key!r}: needed raises {error!r}: return None where it can't tell") from error
+    enough = fold.take_all(EPOCH, part, is_part=len(part) < len(events) - start)
     for event in events[start:]:
         whole.take(EPOCH, event)
     if enough and (fold.cell(), fold.changed, fold.time) != (whole.cell(), whole.changed, whole.time):
