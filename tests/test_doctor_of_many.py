@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from consulting import Patient
 from eventually import eventually
 from fleet import Fleet
 from projecting import working
+from running import operator
 from todo_projection.diagnosis import Ailment, Diagnosis
 from todo_projection.doctor import diagnose, diagnosis_view
 from todo_projection.facts import ROLES, ClusterFacts, Facts, PrimaryFacts, SentinelFacts
@@ -148,6 +150,38 @@ async def test_sentinels_that_are_silent_are_an_error_once_no_fail_over_is_possi
         fleet.service.sentinels[count - 1].freeze()
         found = (await patient.findings())["sentinels_reached"]
         assert (found.severity, len(found.at)) == (severity, count)
+
+
+@pytest.mark.parametrize("topology", ["sentinel"], indirect=True)
+async def test_a_primary_away_that_nobody_replaces_is_told_by_those_sentinels_that_answer(
+    patient: Patient, fleet: Fleet
+) -> None:
+    service, primary = fleet.service, fleet.service.primary
+    silent = service.sentinels[:2]  # the third is no majority
+    for sentinel in silent:
+        sentinel.freeze()
+    primary.kill()
+    done = await operator(service.url, patient.namespace)("doctor", "--json")
+    assert done.code == 1, done.err
+    found = {one["name"]: one for one in json.loads(done.out)["findings"]}
+    assert {name: one["severity"] for name, one in found.items()} == {"answers": "error", "sentinels_reached": "error"}
+    assert found["answers"]["at"] == [f"{primary.host}:{primary.port}"]
+    assert found["sentinels_reached"]["at"] == [f"{one.host}:{one.port}" for one in silent]
+    await asyncio.to_thread(primary.restart)
+
+    async def well() -> bool:
+        return "answers" not in await patient.findings()
+
+    assert await eventually(well, within=30)
+
+
+@pytest.mark.parametrize("topology", ["sentinel"], indirect=True)
+async def test_without_a_primary_and_sentinels_nothing_answers(patient: Patient, fleet: Fleet) -> None:
+    for server in (*fleet.service.sentinels, fleet.service.primary):
+        server.freeze()
+    done = await operator(fleet.service.url, patient.namespace)("doctor")
+    fleet.service.heal()
+    assert done.code == 3, done.out
 
 
 @pytest.mark.parametrize("topology", ["sentinel"], indirect=True)

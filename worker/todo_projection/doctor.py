@@ -61,20 +61,29 @@ OF_A_SERVER = frozenset(
         *(configuration.row_hashes, configuration.configuration_told),
     }
 )
+# Those of a service whose primary is away: sentinels know so much.
+OF_A_SERVICE: Sequence[Check] = (
+    *(ensemble.answers, ensemble.sentinels_reached, ensemble.sentinels_agree, ensemble.sentinels_quorum),
+    ensemble.service_replicas,
+)
 SIGNS: dict[Severity, tuple[str, str]] = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "cyan")}
 
 
 def diagnose(facts: Facts, nodes: Sequence[Facts] = ()) -> Diagnosis:
-    """The judgement on facts, without a server; ``nodes`` are those of a cluster's primaries."""
+    """The judgement on facts, without a server; ``nodes`` are those of a cluster's primaries.
+
+    Where a whole service is ``silent``, sentinels have told what is known.
+    """
     found: list[Ailment] = []
-    for check in CHECKS:
+    checks = OF_A_SERVICE if facts.silent else CHECKS
+    for check in checks:
         if nodes and check in OF_A_SERVER:
             found += _everywhere(check, [one for one in nodes if not one.silent or check is ensemble.answers])
         elif (ailment := check(facts)) is not None:
             found.append(ailment)
-    server = f"{facts.kind} {facts.version}, {facts.mode}".strip()
+    server = "a service without a primary" if facts.silent else f"{facts.kind} {facts.version}, {facts.mode}".strip()
     named = next((one.primary for one in facts.sentinels or () if one.primary), "")
-    return Diagnosis(facts.address, server, len(CHECKS), ordered(found), named)
+    return Diagnosis(facts.address, server, len(checks), ordered(found), named)
 
 
 def _everywhere(check: Check, nodes: Sequence[Facts]) -> list[Ailment]:

@@ -11,6 +11,8 @@ def answers(facts: Facts) -> Ailment | None:
     """One of several primaries may be away while the others work."""
     if not facts.silent:
         return None
+    if facts.sentinels:
+        return _of_service(facts)
     what = f"a primary gives no answer: {facts.silent}"
     why = "its sessions stand still, and nothing else is known of it: start it again"
     if not facts.replica:
@@ -18,6 +20,14 @@ def answers(facts: Facts) -> Ailment | None:
     host, _, port = facts.replica.rpartition(":")
     promote = f"redis-cli -h {host.strip('[]')} -p {port} CLUSTER FAILOVER FORCE"
     return Ailment("error", "answers", what, f"{why}, or have its replica take its place", [promote])
+
+
+def _of_service(facts: Facts) -> Ailment:
+    """Sentinels are there, and nobody works: they have yet to promote a replica, or can't."""
+    named = sorted({one.primary for one in facts.sentinels if not one.refused})
+    what = f"the primary that sentinels name gives no answer: {facts.silent}"
+    why = "all sessions stand still until a replica takes its place or it is started again; nothing else is known of it"
+    return Ailment("error", "answers", what, why, at=named)
 
 
 def cluster_state(facts: Facts) -> Ailment | None:
@@ -107,7 +117,8 @@ def service_replicas(facts: Facts) -> Ailment | None:
     if not reached:
         return None
     known = max(one.replicas for one in reached)
-    away = sorted({address for one in reached for address in one.away})
+    # Of a primary that is away all are apart.
+    away = sorted({address for one in reached for address in (*one.away, *(() if facts.silent else one.apart))})
     alone = "when the primary dies, nobody takes its place"
     if known == 0:
         why = f"{alone}: have a server follow it (REPLICAOF)"

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from todo_projection.diagnosis import Diagnosis
 from todo_projection.doctor import diagnose
@@ -12,7 +14,7 @@ from todo_projection.facts import Facts, PrimaryFacts, Role
 from todo_projection.probe import Probe
 from todo_projection.settings import Settings
 from todo_projection.standing import read_cluster, read_sentinels
-from todo_projection.store import reach
+from todo_projection.store import NoAnswer, reach
 from todo_projection.wire import Wire
 from todo_write.events import PARTITIONS_DEFAULT, Keys
 from todo_write.log import Address, Client, LayoutMismatch, Location, locate
@@ -21,8 +23,12 @@ NODE_S = 3.0  # a server for one question; one of several may be frozen
 
 
 async def examine(settings: Settings, *, user: str | None, role: Role | None) -> Diagnosis:
-    """What ails the store of these settings; nothing is written. Raises NoAnswer when no server of it answers."""
+    """What ails the store of these settings; nothing is written. Raises NoAnswer when no server of it answers.
+
+    Of a service whose primary is away sentinels tell.
+    """
     location = locate(settings.redis_url)
+    sentinels = await read_sentinels(location) if location.kind == "sentinel" else []
 
     async def read(client: Client, wire: Wire) -> tuple[Facts, list[Facts]]:
         keys, layout = await _keys(settings, client)
@@ -34,8 +40,7 @@ async def examine(settings: Settings, *, user: str | None, role: Role | None) ->
 
         given: dict[str, Any] = {"user": user, "role": role, "scheme": settings.redis_url.partition("://")[0]}
         more: dict[str, Any] = {"partitions_asked": settings.partitions, "layout": layout, "service": location.service}
-        if location.kind == "sentinel":
-            more["sentinels"] = await read_sentinels(location)
+        more["sentinels"] = sentinels
         if location.kind != "cluster":
             return await probe(wire).read(address=client.address, **given, **more), []
         more["cluster"] = found = await read_cluster(wire)
@@ -46,8 +51,14 @@ async def examine(settings: Settings, *, user: str | None, role: Role | None) ->
         whole = msgspec.structs.replace(answering, address=client.address, **more)
         return await probe(wire).read_namespace(whole), nodes
 
-    facts, nodes = await reach(settings, read)
-    return diagnose(facts, nodes)
+    try:
+        return diagnose(*await reach(settings, read))
+    except NoAnswer as failed:
+        away = isinstance(failed.__cause__, OSError | RedisConnectionError | RedisTimeoutError)
+        if not away or isinstance(failed.__cause__, AuthenticationError) or all(one.refused for one in sentinels):
+            raise
+        silent: dict[str, Any] = {"silent": str(failed.__cause__), "service": location.service, "sentinels": sentinels}
+        return diagnose(Facts(address=str(location), namespace=settings.namespace, database=0, **silent))
 
 
 async def _keys(settings: Settings, client: Client) -> tuple[Keys, str]:

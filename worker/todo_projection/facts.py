@@ -45,7 +45,7 @@ class ClusterFacts(msgspec.Struct, frozen=True):
 class SentinelFacts(msgspec.Struct, frozen=True):
     """A sentinel: the primary it names, and what it knows of; ``refused`` says why it did not answer, if so.
 
-    ``away`` are those of the replicas that are out of its or the primary's reach.
+    ``away`` are those of the replicas that are out of its reach, ``apart`` those out of the primary's.
     """
 
     address: str
@@ -55,6 +55,7 @@ class SentinelFacts(msgspec.Struct, frozen=True):
     others: int = 0
     replicas: int = 0
     away: list[str] = []
+    apart: list[str] = []
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,7 +54,8 @@ async def _sentinel(location: Location, address: Address) -> SentinelFacts:
         quorum=int(said["quorum"]),
         others=int(said["num-other-sentinels"]),
         replicas=int(said["num-slaves"]),
-        away=[str(Address(one["ip"], int(one["port"]))) for one in replicas if _is_away(one)],
+        away=[_at(one) for one in replicas if _is_away(one)],
+        apart=[_at(one) for one in replicas if one["master-link-status"] != "ok"],
     )
 
 
@@ -63,8 +64,11 @@ def _said(flat: Sequence[bytes]) -> dict[str, str]:
 
 
 def _is_away(replica: Mapping[str, str]) -> bool:
-    out_of_reach = {"s_down", "o_down", "disconnected"}.intersection(replica["flags"].split(","))
-    return bool(out_of_reach) or replica["master-link-status"] != "ok"
+    return bool({"s_down", "o_down", "disconnected"}.intersection(replica["flags"].split(",")))
+
+
+def _at(replica: Mapping[str, str]) -> str:
+    return str(Address(replica["ip"], int(replica["port"])))
 
 
 def _rows(nodes: str) -> list[list[str]]:
