@@ -111,6 +111,33 @@ async def test_an_append_follows_a_slot_that_is_on_its_way_and_lands_once(
         await check_right(field, "s")
 
 
+async def test_a_commit_waits_while_its_keys_are_in_two_places_and_follows_them(
+    cluster: Cluster, namespace: str, patient: Client, field: Field
+) -> None:
+    log, keys = SessionLog(patient, "s"), await patient.keys()
+    async with working(cluster.url, namespace):
+        await log.append("todo/write", plan("0"))
+        await check_right(field, "s")
+    await log.append("todo/write", plan("1"))
+    row = keys.row("s")
+    move = Move(cluster, row, other(cluster, row))
+    ask(move.source, "CONFIG", "RESETSTAT")
+    move.begin()
+    move.carry(row)
+    behind = await field.row("s")
+    async with working(cluster.url, namespace):
+        await eventually(lambda: _refused(move.source, "TRYAGAIN"), within=20)
+        move.carry()
+        await eventually(lambda: _refused(move.source, "ASK"), within=20)  # indexes that are not there are nowhere
+        assert await field.row("s") == behind
+        await asyncio.to_thread(move.end)
+        await check_right(field, "s")
+
+
+def _refused(server: Server, kind: str) -> bool:
+    return f"errorstat_{kind}:" in ask(server, "INFO", "errorstats")
+
+
 async def test_blocked_reads_are_unblocked_and_the_worker_goes_on(
     cluster: Cluster, namespace: str, patient: Client, field: Field, caplog: pytest.LogCaptureFixture
 ) -> None:
