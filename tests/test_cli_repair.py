@@ -286,6 +286,15 @@ async def test_explain_tells_when_a_value_was_committed_and_by_which_worker(yard
     again: dict[str, Any] = json.loads((await command("explain", "s", "--json")).out)
     assert again["committed"] == committed
     assert f"by {name.decode()}" in (await command("explain", "s")).out
+    await yard.redis.delete(yard.keys.workers)  # nobody knows the names of those who are gone
+    assert f"by …{name.decode()[-4:]}" in (await command("explain", "s")).out
+
+
+async def test_explain_reads_who_committed_it_as_older_workers_wrote_it(yard: Yard, command: Command) -> None:
+    await yard.project(write("a"))
+    await yard.redis.hset(yard.keys.row("s"), "by", "1796099775441 vm-3203-VIEKnoM4")
+    told: dict[str, Any] = json.loads((await command("explain", "s", "--json")).out)
+    assert told["committed"] == {"time": 1796099775441, "worker": "vm-3203-VIEKnoM4"}
 
 
 async def test_explain_of_a_broken_row_says_so_and_ends_with_1(yard: Yard, command: Command) -> None:

@@ -24,6 +24,7 @@ from todo_write.events import Keys
 RECOMMENDED = ("--stream-node-max-bytes", "512", "--hash-max-listpack-value", "4096")
 VALUES = ("todos", "board", "board.state")
 SAMPLE = 200
+WARM_UP = 300
 PARTS = ("total", "log", "row", "value", "indexes", "beyond")
 
 console = Console(width=120)
@@ -33,9 +34,7 @@ def measure(url: str, sessions: int, *, done: bool) -> dict[str, float]:
     """Bytes a session, by part; the server is empty before and behind it."""
     keys, every = Keys(), names(sessions)
     with redis.Redis.from_url(url) as client:
-        client.flushall()
-        drain_nothing(client, keys)
-        empty = used_bytes(client)
+        empty = used_after_one_worker(client, url, keys)
         with Progress(console=console, transient=True) as bar:
             task = bar.add_task("writing", total=sessions)
             for count in fill(client, keys, every, done=done):
@@ -51,6 +50,19 @@ def measure(url: str, sessions: int, *, done: bool) -> dict[str, float]:
         log = _freed(client, map(keys.log, every)) / sessions
         client.flushall()
     return dict(zip(PARTS, (total, log, row, value, of_indexes, total - log - value), strict=True))
+
+
+def used_after_one_worker(client: redis.Redis, url: str, keys: Keys) -> int:
+    """Memory of the server without sessions, but with what first uses of commands and scripts take: 0.8 MB."""
+    client.flushall()
+    drain_nothing(client, keys)
+    every = names(WARM_UP)
+    for _ in fill(client, keys, every, done=False):
+        pass
+    drain(url, WARM_UP * EVENTS_EACH)
+    client.flushall()
+    drain_nothing(client, keys)
+    return used_bytes(client)
 
 
 def drain_nothing(client: redis.Redis, keys: Keys) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from todo_projection.row import decode_versions, encode_versions
+from todo_projection.signature import sign
 from todo_projection.wire import Script, Wire, settled
 from todo_write.events import Keys, token
 
@@ -110,8 +111,8 @@ class Beats:
         return (readers(heard) if reading else set(heard)) or {self._name}
 
     def signature(self) -> str:
-        """This worker and the time there now, ``<epoch ms> <name>``, for what it writes."""
-        return f"{self.clock.now()} {self._name}"
+        """This worker and the time there now, for what it writes."""
+        return sign(self.clock.now(), self._name)
 
     async def withdraw(self) -> None:
         """Take this worker off the list."""

@@ -5,11 +5,12 @@ from typing import Any
 
 import msgspec
 
-from todo_projection.beats import server_time
+from todo_projection.beats import read_beats, server_time
 from todo_projection.look import Look, look_at
 from todo_projection.marks import Marks, Stale
 from todo_projection.row import CorruptRow, Row
 from todo_projection.rows import is_wrong_type, read_row
+from todo_projection.signature import NAME_END, read_signature
 from todo_projection.unit import Unit
 from todo_projection.wire import Wire
 from todo_write.events import GROUP, Event, Keys, Unsound, decode_entry
@@ -30,7 +31,10 @@ class Cause(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """The commit that last changed a published value or mark: its ``time`` (epoch ms, the server's) and its worker."""
+    """The commit that last changed a published value or mark: its ``time`` (epoch ms, the server's) and its worker.
+
+    The row has the second, and the end of the worker's name: ``…noM4`` where none, or many, of those that beat end so.
+    """
 
     time: int
     worker: str
@@ -113,7 +117,7 @@ class Explainer:
         waiting, count = await self._waiting(session)
         recent = self._keys.recent(self._keys.partition(session))
         score, by = await self._wire.pipeline([("ZSCORE", recent, session), ("HGET", self._keys.row(session), "by")])
-        committed = None if not row.exists or is_wrong_type(by) else _commit(by)
+        committed = None if not row.exists or is_wrong_type(by) else await self._commit(by)
         return Explanation(
             session_id=session,
             now=await server_time(self._wire),
@@ -133,6 +137,16 @@ class Explainer:
             next=await self._next(look, row),
             next_count=_next_count(look, row),
         )
+
+    async def _commit(self, by: bytes | None) -> Commit | None:
+        found = read_signature((by or b"").decode("utf-8", "replace"))
+        if found is None:
+            return None
+        time, end = found
+        names = [name for name in await read_beats(self._wire, self._keys) if name.endswith(end)]
+        if len(names) == 1:
+            return Commit(time, names[0])
+        return Commit(time, end if len(end) > NAME_END else f"…{end}")
 
     async def _values(self, session: str, row: Row, committed: Commit | None) -> dict[str, Value]:
         at = [(key, cell.at) for key, cell in sorted(row.cells.items())]
@@ -210,11 +224,6 @@ def _cause(position: str, stored: Any) -> Cause:
     except Unsound:
         return Cause(position, None, None, None)
     return Cause(position, event.type, event.time, op)
-
-
-def _commit(by: bytes | None) -> Commit | None:
-    time, _, worker = (by or b"").decode("utf-8", "replace").partition(" ")
-    return Commit(int(time), worker) if time.isdecimal() and worker else None
 
 
 def _next_count(look: Look, row: Row) -> int:
