@@ -1,7 +1,7 @@
 """What is mended in redis-py's asyncio connections, and in the pool that lends them, of whichever kind they are."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import hiredis
@@ -18,8 +18,11 @@ class PackedConnection:
 
     def pack_command(self, *args: Any) -> list[bytes]:
         """The command as bytes, packed by hiredis: redis-py's own asyncio packing is Python, and slow."""
-        pack = cast("Callable[[tuple[Any, ...]], bytes]", hiredis.pack_command)
-        return [pack((*args[0].split(), *args[1:]))]  # redis-py writes "CONFIG GET" as one argument
+        return [_packed(args)]
+
+    def pack_commands(self, commands: Iterable[tuple[Any, ...]]) -> list[bytes]:
+        """Many commands as bytes, to be sent at once."""
+        return [b"".join(map(_packed, commands))]
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """As redis-py does it, but not under asyncio.wait_for.
@@ -96,3 +99,10 @@ class Lent:
 
     async def __aexit__(self, *_: object) -> None:
         await self._pool.release(self._connection)
+
+
+def _packed(command: tuple[Any, ...]) -> bytes:
+    """A name of two words goes out as two arguments."""
+    pack = cast("Callable[[tuple[Any, ...]], bytes]", hiredis.pack_command)  # which types it as a tuple of one
+    name: str = command[0]
+    return pack((*name.split(), *command[1:]) if " " in name else command)

@@ -21,6 +21,7 @@ from todo_write.append import (
     event_fields,
 )
 from todo_write.client import Client, LayoutMismatch, connect
+from todo_write.connections import LendingPool, PackedConnection
 from todo_write.delivery import Delivery, Script
 from todo_write.durability import Confirmation, Durability, Receipt
 from todo_write.events import (
@@ -53,6 +54,7 @@ __all__ = [
     "InvalidSession",
     "InvalidSetting",
     "LayoutMismatch",
+    "LendingPool",
     "Location",
     "LogReader",
     "LogRewound",
@@ -61,6 +63,7 @@ __all__ = [
     "OutcomeUnknown",
     "Overtaken",
     "Pace",
+    "PackedConnection",
     "Receipt",
     "SessionLog",
     "StoreSettings",
