@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import math
 import os
 import signal
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
@@ -33,10 +34,13 @@ from running import operator, running
 from servers import Server
 from todo_projection.board import board
 from todo_projection.feed import PENDING_PAGE
+from todo_projection.lanes import Lane
 from todo_projection.row import Row
 from todo_projection.rows import Rows
+from todo_projection.settings import Settings
 from todo_projection.span import Pointer
 from todo_projection.steps import HANDLED_WEIGHT, STEP_WEIGHT_MAX, steps
+from todo_projection.worker import Worker
 from todo_write.events import GROUP
 from todo_write.log import Client, connect
 from workshop import Ear
@@ -287,6 +291,47 @@ async def test_starts_leave_no_consumers_behind(redis_url: str, namespace: str, 
             await append(client, "s")
             await eventually(partial(at, field, "s", n), within=60)
     assert await field.consumers() == set()
+
+
+class Always:
+    """A lane that is behind, and gives one pointer a read."""
+
+    is_behind = True
+
+    def __init__(self) -> None:
+        self.given: list[Pointer] = []
+
+    async def read(self, within_s: float) -> dict[int, list[Pointer]]:
+        assert within_s > 0
+        self.given.append(Pointer(b"%d-0" % len(self.given), "s", 1, len(self.given), b"o", "x"))
+        return {0: self.given[-1:]}
+
+
+class Noting(Worker):
+    """A worker that projects nothing, and finds after three batches that it has something else to do."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, [board])
+        self.noted: list[Pointer] = []
+        self._recovering, self._sweep_at = False, math.inf
+
+    async def drain(self, lane: Lane) -> None:
+        """One lane, until there is something else to do."""
+        await self._drain(cast("Any", None), lane)
+
+    async def _project(self, parts: Any, batches: Mapping[int, Sequence[Pointer]], *, unseen: bool = False) -> int:
+        assert (parts, unseen) == (None, True)
+        self.noted += batches[0]
+        await asyncio.sleep(0)  # as it would wait for the server
+        self._sweep_at = math.inf if len(self.noted) < 3 else 0.0
+        return 1
+
+
+async def test_what_was_read_ahead_is_projected_before_anything_else_is_done(redis_url: str) -> None:
+    noting, lane = Noting(Settings(redis_url=redis_url)), Always()
+    await noting.drain(lane)
+    assert noting.noted == lane.given
+    assert len(lane.given) == 4
 
 
 def test_a_step_holds_no_more_than_fits_and_keeps_the_order() -> None:

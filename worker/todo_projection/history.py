@@ -10,10 +10,11 @@ from redis.exceptions import ResponseError
 from todo_projection.advance import Need
 from todo_projection.background import end
 from todo_projection.span import Gap, Span
+from todo_projection.steps import HANDLED_WEIGHT, STEP_WEIGHT_MAX
 from todo_projection.wire import Command, Wire
 from todo_write.events import ENTRY_FIELDS, Entry, Event, Keys, Position, Unsound, decode_entry
 
-HELD_MAX = 256  # handled events of one log that are read at once: 64 MiB at the very worst
+HELD_MAX = STEP_WEIGHT_MAX // HANDLED_WEIGHT  # handled events of one log that are read at once
 PAGE_EVENTS_FIRST = 64
 PAGE_EVENTS_MAX = 1000
 PAGE_BYTES = 4 * 1024 * 1024  # what a page aims at; a page is one event at least

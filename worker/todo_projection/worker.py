@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from todo_projection.advance import Outdated
 from todo_projection.audit import Turn, keep_auditing
+from todo_projection.background import end
 from todo_projection.beats import (
     BEATS_MISSED_MAX,
     STEPPED_DOWN,
@@ -19,7 +20,7 @@ from todo_projection.beats import (
 from todo_projection.cluster import open_wire
 from todo_projection.feed import Batch, Feeds
 from todo_projection.killers import set_apart
-from todo_projection.lanes import Read
+from todo_projection.lanes import Lane
 from todo_projection.mandate import read_mandate
 from todo_projection.parts import Parts, Wires, assemble
 from todo_projection.projector import Outcome
@@ -99,7 +100,7 @@ class Worker:
             elif self._sweep is not None or asyncio.get_running_loop().time() >= self._sweep_at:
                 await self._take_over(parts)
             else:
-                lanes = [self._drain(parts, read) for read in parts.lanes.reads]
+                lanes = [self._drain(parts, lane) for lane in parts.lanes.all]
                 _raise_first(await asyncio.gather(*lanes, return_exceptions=True))
         except Outdated as outdated:
             self._stepped_down = str(outdated)
@@ -108,21 +109,29 @@ class Worker:
             self._recovering, self._sweep, self._sweep_at = True, None, 0.0
             raise
 
-    async def _drain(self, parts: Parts, read: Read) -> None:
+    async def _drain(self, parts: Parts, lane: Lane) -> None:
         """Read and project what is new in a lane, until it is time for something else, or some lane has trouble.
 
-        All end before an error of one is raised, so that nothing is under way when it is met.
+        Where a lane is behind, its next batch is read while one is projected. All end before an error of one is raised,
+        so that nothing is under way when it is met.
         """
-        clock = asyncio.get_running_loop().time
+        clock, ahead = asyncio.get_running_loop().time, None
         try:
             while not (self._recovering or self._stop.is_set()) and (left_s := self._sweep_at - clock()) > 0:
-                await self._project(parts, await read(left_s), unseen=True)
+                batches = await (ahead or lane.read(left_s))
+                ahead = asyncio.create_task(lane.read(left_s)) if lane.is_behind else None
+                await self._project(parts, batches, unseen=True)
                 if not self._recovering:  # another lane may have met trouble while this one waited
                     self._patience.rest()
                 self.tally.step()
+            if ahead is not None:
+                await self._project(parts, await ahead, unseen=True)
         except BaseException:
             self._recovering = True
             raise
+        finally:
+            if ahead is not None:
+                await end(ahead)
 
     async def _assemble(self) -> Parts:
         parts = await assemble(self._settings, self._units, self.name, self._wires, self.tally)
