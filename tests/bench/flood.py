@@ -1,33 +1,36 @@
-"""A session that floods, a process: events of the real mix at a fixed rate, appended by the product's own script."""
+"""A session that floods, a process: events of the real mix at a fixed rate, appended by the library, many a call."""
 
+import asyncio
 import sys
 import time
 from itertools import islice
 
-import redis
+import msgspec
 
-from bench.backlog import Logs
 from bench.mix import MIXES
-from todo_write.events import Keys
+from todo_write.log import SessionLog, connect
 
-EVERY_S = 0.01
+SESSION = "flood"
+EVERY_S = 0.005
 REPORT_S = 1.0
 BEHIND_S_MAX = 0.1  # what was missed while it was stopped is not sent
 
 
-def flood(url: str, rate: int) -> None:
+async def flood(url: str, rate: int) -> None:
     """Until killed; writes each second how many events went out in it."""
-    events = MIXES["import"].events(sys.maxsize, 1)
-    with redis.Redis.from_url(url) as client:
-        logs = Logs(client, Keys())
+    some = islice(MIXES["import"].events(sys.maxsize, 1), 10 * rate)
+    events = [(event.type, msgspec.json.decode(event.data)) for event in some]
+    async with connect(url, session_rate_max=0, process_rate_max=0) as client:
+        log = SessionLog(client, SESSION)
         last = told_at = time.perf_counter()
-        told = 0
+        told = sent = 0
         while True:
-            time.sleep(EVERY_S)
+            await asyncio.sleep(EVERY_S)
             now = time.perf_counter()
-            count = int(min(now - last, BEHIND_S_MAX) * rate)
-            logs.load(list(islice(events, count)))
-            last, told = now, told + count
+            count = max(1, int(min(now - last, BEHIND_S_MAX) * rate))
+            begins = sent % (len(events) - count)
+            await log.append_all(events[begins : begins + count])
+            last, told, sent = now, told + count, sent + count
             if now - told_at >= REPORT_S:
                 sys.stdout.write(f"{told / (now - told_at):.0f}\n")
                 sys.stdout.flush()
@@ -35,4 +38,4 @@ def flood(url: str, rate: int) -> None:
 
 
 if __name__ == "__main__":
-    flood(sys.argv[1], int(sys.argv[2]))
+    asyncio.run(flood(sys.argv[1], int(sys.argv[2])))
