@@ -150,6 +150,7 @@ async def test_a_mark_reaches_an_open_viewer_and_so_does_its_healing(
 ) -> None:
     log, stored = SessionLog(client, "s1"), Stored(redis, namespace, "s1")
     async with http.stream(of("s1")) as stream:
+        await stream.got("snapshot")
         epoch, _ = await log.append("todo/write", plan("good"))
         await stream.shows("s1", todos("good"))
         unsound = {"type": "todo/write", "time": "5", "op": "xxxxxxxx", "data": '{"todos": 7}'}
@@ -342,6 +343,7 @@ async def test_a_stream_cut_after_any_byte_is_taken_up_again_without_going_back(
     log = SessionLog(client, "s1")
     await projected(redis, await client.keys(), "s1", await log.append("todo/write", plan("0")))
     async with http.stream(of("s1")) as stream:
+        await stream.got("snapshot")
         await log.append("todo/write", plan("1"))
         await stream.got("projection")
         length = stream.bytes_read
