@@ -12,6 +12,7 @@ import pytest
 import redis.asyncio as redis_asyncio
 
 from fleet import Fleet
+from overheard import Overheard
 from proxy import Proxy
 from repairs import Yard
 from servers import Server
@@ -176,6 +177,14 @@ async def wire(redis_url: str) -> AsyncIterator[Wire]:
     wire = Wire(redis_url)
     yield wire
     await wire.aclose()
+
+
+@pytest.fixture
+async def overheard(redis_url: str) -> AsyncIterator[Overheard]:
+    """A worker's wire with a memory."""
+    overheard = Overheard(redis_url)
+    yield overheard
+    await overheard.aclose()
 
 
 @pytest.fixture

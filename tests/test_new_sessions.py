@@ -1,6 +1,6 @@
 """Sessions whose first event is new: their rows are made without a look at row or log, and come out the same."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,22 +11,14 @@ from stepping import TALK, TURN, Tally, write
 from todo_projection.projector import Outcome, Projector
 from todo_projection.rows import Rows
 from todo_projection.unit import Unit, mounted_units
-from todo_projection.wire import Wire
 from workshop import Ear, Workshop
 
 pytestmark = pytest.mark.every_server
 
 
 @pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Overheard]:
-    wire = Overheard(redis_url)
-    yield wire
-    await wire.aclose()
-
-
-@pytest.fixture
-def shop(redis: Redis, namespace: str, wire: Wire) -> Workshop:
-    return Workshop(redis, namespace, wire)
+def shop(redis: Redis, namespace: str, overheard: Overheard) -> Workshop:
+    return Workshop(redis, namespace, overheard)
 
 
 async def project(shop: Workshop, *, units: Sequence[Unit] = (), unseen: bool = True) -> Outcome:
@@ -34,12 +26,12 @@ async def project(shop: Workshop, *, units: Sequence[Unit] = (), unseen: bool = 
     return await projector.project({0: await shop.deliver()}, unseen=unseen)
 
 
-async def test_neither_row_nor_log_is_read_of_a_session_that_only_talks(shop: Workshop, wire: Overheard) -> None:
+async def test_neither_row_nor_log_is_read_of_a_session_that_only_talks(shop: Workshop, overheard: Overheard) -> None:
     await shop.append("s", TALK, TALK)
     batch = await shop.deliver()
-    wire.sent.clear()
+    overheard.sent.clear()
     await shop.projector().project({0: batch}, unseen=True)
-    assert set(wire.names) <= {"EVALSHA", "EVAL"}
+    assert set(overheard.names) <= {"EVALSHA", "EVAL"}
     await shop.assert_right("s")
 
 
